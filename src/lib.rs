@@ -6,10 +6,10 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elements,
-    Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Mbarrier, Mbarriers, MmaElement, OperandA, OperandType,
-    Operations, Pipeline, Producer, Products, Queue, ReadTile, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps,
-    Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
+    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Collectives, Combine, Consumer, Cta, E4M3, E5M2, Element,
+    Elements, Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Max, Mbarrier, Mbarriers, Mean, Min,
+    MmaElement, OperandA, OperandType, Operations, Pipeline, Producer, Products, Queue, ReadTile, Reduction, Row, RowMut, S8, Scratch,
+    SharedOperand, Simt, SimtWarp, Smem, Steps, Sum, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
 pub use maco_macros::{graph, helper, megakernel, task};
 
@@ -47,16 +47,17 @@ pub mod prelude {
 
     pub use crate::math;
     pub use crate::tasks::*;
-    pub use maco_device::{Combine, Element, Elementwise, MmaElement, bf16, f16};
+    pub use maco_device::{Combine, Element, Elementwise, Max, Mean, Min, MmaElement, Sum, bf16, f16};
 }
 
 /// What generated code refers to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
-        MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then,
-        Tile, WithScalar, WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
+        After, All, Anchored, Callable, Collectives, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement,
+        Identity, Instance, Instances, Mapped, MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt,
+        SimtConsumer, SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16,
+        fuses_elementwise_prologues, gemvs, warp_tasks,
     };
     pub use maco_device::{access, kind, pure, region};
     pub use maco_graph::spec;
@@ -65,7 +66,7 @@ pub mod __private {
     pub use crate::not_a_task::{NotATask, check_task};
 
     #[cfg(target_arch = "nvptx64")]
-    pub use maco_device::{abi::Launch, megakernel};
+    pub use {maco_abi::Launch, maco_device::megakernel};
 
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::task_graph::TaskSet;

@@ -154,7 +154,7 @@ impl Kernel {
             check("cuModuleLoadData", sys::cuModuleLoadData(&mut kernel.module, text.as_ptr().cast())).context("loading a peer")?;
             check("cuModuleGetFunction", sys::cuModuleGetFunction(&mut kernel.function, kernel.module, name.as_ptr()))?;
             let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            check("cuFuncSetAttribute", sys::cuFuncSetAttribute(kernel.function, most, maco_device::abi::SHARED_BYTES as i32))?;
+            check("cuFuncSetAttribute", sys::cuFuncSetAttribute(kernel.function, most, maco_abi::SHARED_BYTES as i32))?;
         }
         Ok(kernel)
     }

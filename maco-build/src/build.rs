@@ -22,16 +22,18 @@ pub struct Build {
     rules: Rules,
     profiled: bool,
     delayed: bool,
+    faults: bool,
 }
 
 impl Build {
     /// The files of kernels, relative to the package.
     pub fn new<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) -> Build {
         let kernels = kernels.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Build { kernels, rules: Rules::default(), profiled: is_set("MACO_PROFILE"), delayed: false }
+        Build { kernels, rules: Rules::default(), profiled: is_set("MACO_PROFILE"), delayed: false, faults: false }
     }
 
-    /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: it is an error.
+    /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: more than a few words are an
+    /// error.
     pub fn allow_local_memory(mut self) -> Build {
         self.rules.allow_local_memory = true;
         self
@@ -46,6 +48,12 @@ impl Build {
     /// Device code that sleeps at places that a plan's seed chooses, for tests that look for orders which happen once in a million launches.
     pub fn delayed(mut self) -> Build {
         self.delayed = true;
+        self
+    }
+
+    /// Device code that has the faults which tests inject into plans. Other device code has none but lost signals.
+    pub fn faults(mut self) -> Build {
+        self.faults = true;
         self
     }
 
@@ -128,7 +136,7 @@ impl Build {
             return cargo::check(&toolchain, &core, package, &device).map(|()| None);
         }
         let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
-        let variant = Variant { recorded: false, sanitized: is_set("MACO_SANITIZE"), delayed: self.delayed };
+        let variant = Variant { recorded: false, sanitized: is_set("MACO_SANITIZE"), delayed: self.delayed, faults: self.faults };
         let output = make(variant).inspect_err(|_| sources.files.extend(dependencies.sources))?;
         workspace.compare(&device.manifest)?;
         // What was written on the way is newer than the build script's begin: it would run again the next time.

@@ -37,6 +37,8 @@ pub(crate) struct Variant {
     pub sanitized: bool,
     /// Sleeps at places that a seed chooses.
     pub delayed: bool,
+    /// Has the faults that tests inject.
+    pub faults: bool,
 }
 
 impl Variant {
@@ -46,6 +48,7 @@ impl Variant {
             (self.recorded, "recorded", "--cfg=maco_profile"),
             (self.sanitized, "sanitized", "--cfg=maco_every_lane"),
             (self.delayed, "delayed", "--cfg=maco_delays"),
+            (self.faults, "faults", "--cfg=maco_faults"),
         ];
         all.into_iter().filter(|(on, ..)| *on).map(|(_, name, cfg)| (name, cfg))
     }

@@ -16,11 +16,13 @@ use crate::role::Role;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 
+pub mod collectives;
 pub mod operations;
 pub mod pure;
 
 /// The CTA (cooperative thread array) that runs a task of kind `K`, as role `R` sees it. Users write `&mut Cta`, or `&mut Cta<Gemm>`; the macro adds the rest.
-/// Products on the tensor cores are its own methods, all others those of [`Operations`](operations::Operations).
+/// Products on the tensor cores are its own methods, all others those of [`Operations`](operations::Operations) and
+/// [`Collectives`](collectives::Collectives).
 ///
 /// The outline of a task (loops, calls on `cta`) depends on shapes, scalars and tile coordinates only: every role runs it.
 /// Element values exist only inside closures.
@@ -78,7 +80,7 @@ impl<'a, K, R: Role, T: Epilogue> Cta<'a, K, R, T> {
         K: Has<Gemm>,
     {
         let (a, b) = (a.raw(), b.raw());
-        let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
+        let steps = a.contraction().div_ceil(maco_abi::columns(E::BYTES));
         let steps = if steps == 0 || a.plane < 0 || b.plane < 0 { 1 } else { steps };
         let split = self.split_k();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };

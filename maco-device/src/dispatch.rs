@@ -1,8 +1,15 @@
 //! How generated code is called: instances of tasks, and the jump to the one that a descriptor names.
 
-use crate::data::epilogue::Epilogue;
+#[cfg_attr(not(target_arch = "nvptx64"), allow(dead_code, reason = "the host runs each instance by its own code"))]
+mod instance;
 #[cfg(target_arch = "nvptx64")]
-use crate::data::epilogue::Identity;
+mod jump;
+
+pub use instance::{Instance, Instances, body_id};
+#[cfg(target_arch = "nvptx64")]
+pub use jump::{ChosenEpilogue, NotProducts, Products, dispatch, is_product, product_shape};
+
+use crate::data::epilogue::{Epilogue, WithEpilogue};
 use crate::data::task::Task;
 use crate::role::Role;
 
@@ -18,11 +25,18 @@ pub trait Callable {
     const ELEMENTWISE: u128 = 0;
     /// The instances that are GEMVs and nothing else, which may have such a task as an elementwise prologue.
     const GEMVS: u128 = 0;
+    /// What of its instances' code is the same.
+    const INSTANCES: Instances = Instances::NONE;
     /// Whether it is a task or a graph, and not what stands for a function that is neither.
     #[doc(hidden)]
     const IS_TASK: bool = true;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
+    /// Does `what` with the epilogue of instance `slot`, a product with the fused epilogue `T`.
+    #[inline(always)]
+    fn with_epilogue<W: WithEpilogue, T: Epilogue, F: Filter>(_: u32, _: W) -> W::Output {
+        W::none()
+    }
 }
 
 /// [`Callable::WARP_TASKS`] of callee `C`, whose first instance is `base`, as that of its caller.
@@ -50,39 +64,6 @@ pub const fn fuses_elementwise_prologues<C: Callable>(mask: u128) -> bool {
 const fn of_caller<C: Callable>(instances: u128, base: u32) -> u128 {
     let own = if C::SLOTS < u128::BITS { instances & ((1 << C::SLOTS) - 1) } else { instances };
     if base < u128::BITS { own << base } else { 0 }
-}
-
-/// Runs instance `slot` of a whole megakernel: one jump, however many callables there are and however deep they are nested. Every
-/// arm is compiled for its own instance alone.
-///
-/// `slot` is an instance of `C`: what a plan for `C` puts into a descriptor.
-#[cfg(target_arch = "nvptx64")]
-#[inline(always)]
-pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot: u32) {
-    macro_rules! jump {
-        ($($n:literal)*) => {
-            match slot {
-                $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 } {
-                    C::dispatch::<R, Identity, Only<$n>>(role, task, $n)
-                } else if const { $n >= C::SLOTS } {
-                    // SAFETY: the plan numbers the instances of `C`. A jump without bounds is a jump less.
-                    unsafe { core::hint::unreachable_unchecked() }
-                })*
-                // SAFETY: as above; there are no more than these.
-                _ => unsafe { core::hint::unreachable_unchecked() },
-            }
-        };
-    }
-    jump!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127);
-}
-
-/// Instance `N`.
-#[cfg(target_arch = "nvptx64")]
-enum Only<const N: u32> {}
-
-#[cfg(target_arch = "nvptx64")]
-impl<const N: u32> Filter for Only<N> {
-    const MASK: u128 = 1 << N;
 }
 
 /// The instances a megakernel uses, known at compile time.

@@ -5,7 +5,6 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
 
-pub mod abi;
 pub mod channel;
 pub mod math;
 pub mod protocol;
@@ -34,14 +33,14 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use abi::Slot;
+pub use cta::collectives::Collectives;
 pub use cta::operations::Operations;
 pub use cta::pure;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
-pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
+pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement, WithEpilogue};
 pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use data::exchange::Exchange;
 pub use data::inputs::Inputs;
@@ -53,10 +52,14 @@ pub use data::row::{Elements, FirstRow, Row, RowInputs, RowMut, RowOutputs, RowV
 pub use data::task::Task;
 pub use data::tile::{Operand, ReadTile, Tile};
 pub use data::{access, element, kind, region, row, task, tile};
-pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
+pub use dispatch::{
+    After, All, Callable, Filter, Instance, Instances, body_id, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks,
+};
 /// Executors of [`channel`]s on a GPU.
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};
+pub use maco_abi::Slot;
+pub use operations::collective::{Max, Mean, Min, Reduction, Sum};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

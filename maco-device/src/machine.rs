@@ -2,9 +2,9 @@
 
 mod system;
 
-use crate::abi::BlackBox;
-use crate::protocol::Machine;
+use crate::protocol::{Machine, Poller};
 use crate::ptx::{cta_scope, fence, gpu_scope, shared, special, sys_scope, warp};
+use maco_abi::BlackBox;
 
 /// A whole warp: lanes vote. All of them call together.
 pub struct Warp;
@@ -154,5 +154,34 @@ machine!(warp Warp, cta_scope, load_relaxed, false, ());
 machine!(warp WarpTask, cta_scope, load_alone, false, warp::give_up());
 machine!(warp SharedWarp, shared, load_relaxed, true, ());
 machine!(Lane, cta_scope, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, (), ());
+
+/// A whole warp that polls for what a task waits for which it runs by itself.
+pub(crate) struct Alone;
+/// The same before the warp turns to the task: what has been seen is acquired where [`Alone`] looks at it.
+pub(crate) struct Ahead;
+
+macro_rules! poller {
+    ($ty:ident, $load:ident) => {
+        // SAFETY: as of the machines.
+        unsafe impl Poller for $ty {
+            #[inline(always)]
+            unsafe fn load(&self, at: *const u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { gpu_scope::$load(at) }
+            }
+            #[inline(always)]
+            fn all(&self, condition: bool) -> bool {
+                warp::all(condition)
+            }
+            #[inline(always)]
+            fn acquire(&self) {
+                fence::acquire_gpu();
+                warp::sync();
+            }
+        }
+    };
+}
+poller!(Alone, load_alone);
+poller!(Ahead, load_ahead);
 
 const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

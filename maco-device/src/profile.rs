@@ -16,11 +16,11 @@ pub mod words;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Recorder;
 
-use crate::abi::{
-    Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
-};
 use crate::hardware::{memory, special, warp};
 use crate::shared_memory::{SharedMemory, place};
+use maco_abi::{
+    Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
+};
 pub use words::ON;
 use words::{ADDRESS, CAPACITY, ROLE_BYTES, ROLE_WORDS, SERVED, START};
 
@@ -402,7 +402,7 @@ unsafe fn load_long(at: u32) -> u64 {
 #[cfg(not(target_arch = "nvptx64"))]
 mod host {
     use super::*;
-    use crate::abi::Stamp;
+    use maco_abi::Stamp;
 
     /// What a worker that plays all roles notes, span after span without a gap.
     pub struct Recorder {

@@ -10,12 +10,53 @@ use crate::data::tile::{OperandTile, Tile};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
+use maco_abi::MapIndex;
+
+/// Which instances of a task run the same code, as a role.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// None: each has its own.
+    None,
+    /// All of one body: what a role does goes neither by the epilogue nor, when it runs, by a tile's shape as the types say it.
+    Bodies,
+    /// Of products those of one body, whose sums have as many registers: how they end is not in the body's code.
+    Loops,
+    /// Of GEMVs those of one body and one epilogue.
+    Gemvs,
+}
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`SimtConsumer`] of it; [`Role::mma`],
 /// [`Role::store`] and those of pairs must agree on the ring.
 pub trait Role: Sized {
     /// Whether bodies without tensor cores are functions of their own, run by [`SimtConsumer::consumers`].
     const CALLS: bool = false;
+
+    /// Which instances have the same code.
+    const SHARING: Sharing = Sharing::None;
+
+    /// Rows and columns of the tile of the product or GEMV that is run next; `None`: as its code says.
+    #[inline(always)]
+    fn set_tile(&mut self, _: Option<(u32, u32)>) {}
+
+    /// A body begins that is a function of its own, or calls one: no product's results wait to be staged.
+    #[inline(always)]
+    fn begin_function(&mut self) {}
+
+    /// Whether elements of its result have four bytes, behind [`Role::set_tile`].
+    #[inline(always)]
+    fn set_four_bytes(&mut self, _: bool) {}
+
+    /// Rows of the tile of a product or GEMV, whose code says `rows`.
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        rows as i32
+    }
+
+    /// Columns of the tile of a product or GEMV, whose code says `columns`.
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        columns as i32
+    }
 
     /// Where a sum lives: registers of a consumer, nothing for the others.
     type Accumulator<const I: usize, const J: usize>;
@@ -32,7 +73,7 @@ pub trait Role: Sized {
     /// Of `count` steps of a contraction, at least one, of what these tensor maps describe, those that this role goes through; what can be done
     /// once for all of them is done here.
     #[inline(always)]
-    fn steps(&mut self, _a: u32, _b: u32, count: u32) -> u32 {
+    fn steps(&mut self, _a: MapIndex, _b: MapIndex, count: u32) -> u32 {
         count
     }
 

@@ -2,9 +2,9 @@
 //!
 //! What is in a stage, and which role has it, does not belong here: see `sync/ring.rs`.
 
-use crate::abi::{CONSUMERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
 use crate::hardware::{mbarrier, memory, special};
 use crate::profile::words;
+use maco_abi::{CONSUMERS, MAX_SCHEDULERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
 
 const STAGING: u32 = PAGES * PAGE_BYTES;
 const CONTROL: u32 = STAGING + STAGING_BYTES;
@@ -37,15 +37,13 @@ const TOTALS: u32 = PROFILE + words::BYTES;
 pub const WAITS: u32 = 4;
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
-/// Most schedulers of a launch: what a route numbers.
-const MAX_SCHEDULERS: u32 = 256;
 /// Chunks of epilogue staging: half of them for each consumer warpgroup, used round robin.
 pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::DELAY_SEED);
-const _: () = assert!(PROFILE <= crate::abi::DELAY_COUNTS && crate::abi::DELAY_COUNTS + crate::abi::THREADS / 8 <= TOTALS);
+const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= maco_abi::DELAY_SEED);
+const _: () = assert!(PROFILE <= maco_abi::DELAY_COUNTS && maco_abi::DELAY_COUNTS + maco_abi::THREADS / 8 <= TOTALS);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8) && COUNTERS.is_multiple_of(8));
 
 /// Of [`SharedMemory::said`]: the warp has begun with the task.
@@ -265,7 +263,7 @@ impl SharedMemory {
         put(3, key[3]);
     }
 
-    /// What is above the bits of this launch's elements ([`crate::abi::epoch`]).
+    /// What is above the bits of this launch's elements ([`maco_abi::epoch`]).
     #[inline(always)]
     pub fn epoch(self) -> u32 {
         // SAFETY: a word of shared memory.

@@ -1,4 +1,4 @@
-//! Imports of this crate point one way: from the worker down to the binary interface.
+//! Imports of this crate point one way: from the worker down to the hardware; below it is `maco-abi` alone, which imports nothing.
 //!
 //! The test reads all source files, once as the host compiles them and once as nvptx64 does, resolves every path in them, and draws an arrow
 //! from each module to the module that defines what the path names. Code of tests (`#[cfg(test)]`) is left out.
@@ -24,7 +24,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("records", &["profile"]),
     ("layout of shared memory", &["shared_memory", "profile::words"]),
     ("hardware, or its model", &["ptx", "model", "math"]),
-    ("binary interface", &["abi"]),
 ];
 
 /// The layer of a module.
@@ -56,6 +55,22 @@ fn imports_point_down() {
     let in_world = |world| faults(&Graph::of(&sources, world)).into_iter().map(move |fault| format!("{world:?}: {fault}"));
     let faults: Vec<String> = [World::Host, World::Device].into_iter().flat_map(in_world).collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(sources.unread().is_empty(), "no module has these files: {:?}", sources.unread());
+}
+
+/// `maco-abi` is the lowest: it depends on no crate, and its modules form no circle.
+#[test]
+fn the_binary_interface_imports_nothing() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("maco-abi");
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("the manifest of maco-abi");
+    let needs = |line: &str| line.starts_with('[') && line.contains("dependencies") && line != "[dev-dependencies]";
+    assert!(!manifest.lines().any(needs), "maco-abi has dependencies:\n{manifest}");
+    let sources = Sources::of(folder.join("src"));
+    for world in [World::Host, World::Device] {
+        let graph = Graph::of(&sources, world);
+        assert!(graph.circles().is_empty(), "{world:?}: {:?}", graph.circles());
+        assert!(graph.imports().count() > 0, "{world:?}: no import was found");
+    }
     assert!(sources.unread().is_empty(), "no module has these files: {:?}", sources.unread());
 }
 
@@ -92,8 +107,8 @@ fn paths_are_resolved_however_they_are_written() {
 
 #[test]
 fn an_import_of_a_layer_above_is_a_fault() {
-    let graph = small(&[("", "mod abi; mod worker;"), ("abi", "use crate::worker::W;"), ("worker", "pub struct W;")]);
+    let graph = small(&[("", "mod ptx; mod worker;"), ("ptx", "use crate::worker::W;"), ("worker", "pub struct W;")]);
     assert_eq!(faults(&graph).len(), 1, "{:?}", faults(&graph));
-    let graph = small(&[("", "mod abi; mod worker;"), ("abi", "pub struct A;"), ("worker", "use crate::abi::A;")]);
+    let graph = small(&[("", "mod ptx; mod worker;"), ("ptx", "pub struct A;"), ("worker", "use crate::ptx::A;")]);
     assert!(faults(&graph).is_empty());
 }

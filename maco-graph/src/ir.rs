@@ -2,6 +2,8 @@
 //!
 //! Tiles and order do not belong here. It is made from a const recording (macros) or by the run-time builder.
 
+use maco_abi::MAP_ALIGN;
+
 use crate::spec::{Element, Param, Placement, TaskSpec};
 
 /// Calls in program order over tensors of known shape.
@@ -64,14 +66,11 @@ pub struct Tensor {
     pub placement: Placement,
 }
 
-/// Rows of a temp begin at multiples of so many bytes.
-const ROW_ALIGN: u64 = 16;
-
 impl Tensor {
     /// Bytes of the tensor as devices store it: rows, along the last axis, padded to 16 bytes. `u64::MAX` if they are more.
     pub fn stored_bytes(&self) -> u64 {
         let Some((&columns, outer)) = self.shape.split_last() else { return 0 };
-        let row = columns.max(1).saturating_mul(u64::from(self.element.bytes())).checked_next_multiple_of(ROW_ALIGN);
+        let row = columns.max(1).saturating_mul(u64::from(self.element.bytes())).checked_next_multiple_of(MAP_ALIGN.into());
         outer.iter().fold(row.unwrap_or(u64::MAX), |bytes, &extent| bytes.saturating_mul(extent))
     }
 }

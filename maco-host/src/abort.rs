@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maco_device::abi::{BlackBox, REPORT_ABSENT, REPORT_BUSY};
+use maco_abi::{BlackBox, REPORT_ABSENT, REPORT_BUSY};
 use maco_graph::plan::Plan;
 
 use crate::error::Error;
@@ -13,6 +13,8 @@ use crate::hang::Hang;
 pub(crate) enum Cause {
     /// A wait passed its deadline.
     Hang(Hang),
+    /// Another rank is lost.
+    Ranks(Box<maco_ranks::Error>),
     /// Two launches at once.
     Busy,
     /// CTAs of a launch that did not begin.
@@ -33,11 +35,20 @@ impl Cause {
         }
     }
 
+    /// Of a task that waited for a message of rank `peer`.
+    pub(crate) fn waiting_for(mut self, peer: Option<u32>) -> Cause {
+        if let Cause::Hang(hang) = &mut self {
+            hang.peer = peer;
+        }
+        self
+    }
+
     /// The error of the run that failed.
     pub(crate) fn error(&self, megakernel: &str) -> Error {
         let megakernel = megakernel.into();
         match self {
             Cause::Hang(hang) => Error::Hang(Box::new(hang.clone())),
+            Cause::Ranks(error) => Error::Ranks(error.clone()),
             Cause::Busy => Error::InFlight { megakernel },
             &Cause::Absent { begun, ctas, waited } => Error::NotBegun { megakernel, begun, ctas, waited },
             Cause::Panicked { task, call, tile, message } => {

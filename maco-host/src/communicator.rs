@@ -7,7 +7,9 @@ use std::time::Duration;
 use maco_ranks::{Group, Job};
 
 use crate::channel::SymmetricMemory;
+use crate::device::Device;
 use crate::error::Error;
+use crate::exchange::PlanArena;
 use crate::options::deadline_ns;
 
 /// How long ranks wait for each other where nothing else is said; `MACO_DEADLINE_SCALE` multiplies it. They start one after another.
@@ -18,12 +20,17 @@ const DEADLINE: Duration = Duration::from_secs(60);
 ///
 /// All ranks make the same calls in the same order. What goes wrong on one is the same error on all, within [`Communicator::deadline`].
 #[derive(Clone)]
-pub struct Communicator(Arc<Group>);
+pub struct Communicator(Arc<Inner>);
+
+struct Inner {
+    group: Arc<Group>,
+    arena: PlanArena,
+}
 
 impl Communicator {
     /// One rank: a shard is all of its tensor, a partial sum is the sum, and a collective is a copy.
     pub fn single() -> Communicator {
-        Communicator(Arc::new(Group::single()))
+        Communicator::of(Group::single())
     }
 
     /// The ranks of the job that this process belongs to, when all are there: those of `maco launch -n 4 -- program`, or of `torchrun`.
@@ -33,7 +40,7 @@ impl Communicator {
     /// MACO0058 when that is no number.
     pub fn from_env() -> Result<Communicator, Error> {
         let deadline = Duration::from_nanos(deadline_ns(DEADLINE)?);
-        Ok(Communicator(Arc::new(Group::join(Job::from_env()?, deadline)?)))
+        Ok(Communicator::of(Group::join(Job::from_env()?, deadline)?))
     }
 
     /// Runs `run` on `ranks` threads of this process, each of them a rank, and returns what they return in the order of ranks. A panic of one goes on
@@ -45,33 +52,33 @@ impl Communicator {
         let deadline = Duration::from_nanos(deadline_ns(DEADLINE)?);
         Ok(maco_ranks::threads(ranks, |group| {
             group.set_deadline(deadline);
-            run(Communicator(Arc::new(group)))
+            run(Communicator::of(group))
         })?)
     }
 
     /// Which of the ranks this is, from 0.
     pub fn rank(&self) -> u32 {
-        self.0.rank()
+        self.0.group.rank()
     }
 
     /// How many there are.
     pub fn ranks(&self) -> u32 {
-        self.0.ranks()
+        self.0.group.ranks()
     }
 
     /// Which of the ranks of this host it is, from 0: the number of its GPU, where each has one ([`crate::Device::gpu`]).
     pub fn local_rank(&self) -> u32 {
-        self.0.local_rank()
+        self.0.group.local_rank()
     }
 
     /// How many ranks are on this host.
     pub fn local_ranks(&self) -> u32 {
-        self.0.local_ranks()
+        self.0.group.local_ranks()
     }
 
     /// How long this rank waits for the others at a plan, a barrier or the like. The shortest of those that wait counts for all.
     pub fn deadline(&self) -> Duration {
-        self.0.deadline()
+        self.0.group.deadline()
     }
 
     /// Changes [`Communicator::deadline`], 60 s at first; `MACO_DEADLINE_SCALE` multiplies it.
@@ -79,7 +86,7 @@ impl Communicator {
     /// # Errors
     /// MACO0058 when the variable is no positive number, MACO0059 for a deadline out of range.
     pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
-        self.0.set_deadline(Duration::from_nanos(deadline_ns(deadline)?));
+        self.0.group.set_deadline(Duration::from_nanos(deadline_ns(deadline)?));
         Ok(())
     }
 
@@ -88,7 +95,7 @@ impl Communicator {
     /// # Errors
     /// MACO0095, the same on every rank.
     pub fn barrier(&self) -> Result<(), Error> {
-        Ok(self.0.barrier()?)
+        Ok(self.0.group.barrier()?)
     }
 
     /// The bytes of all ranks in their order, at most 1 MiB of each: for settings and results, not for tensors.
@@ -96,7 +103,7 @@ impl Communicator {
     /// # Errors
     /// MACO0095 when a rank does not come, MACO0096 when one gives more; the same on every rank.
     pub fn all_gather_bytes(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        Ok(self.0.all_gather(bytes)?)
+        Ok(self.0.group.all_gather(bytes)?)
     }
 
     /// Whether a rank is known to be lost. Does not wait: for loops in which ranks do not meet.
@@ -104,21 +111,50 @@ impl Communicator {
     /// # Errors
     /// MACO0095.
     pub fn check(&self) -> Result<(), Error> {
-        Ok(self.0.check()?)
+        Ok(self.0.group.check()?)
     }
 
     /// `bytes` bytes of zeros of each rank that all ranks map: for buffers that are at the same place on all ranks, and for channels. All ranks call it with the
-    /// same size. CPU ranks of one host have it, threads or processes; memory of GPUs it is not yet.
+    /// same size, each with its own device: a GPU, or the CPU on all. Several ranks may have one GPU. Ranks of one host have it, threads or processes.
+    ///
+    /// On GPUs it is memory of `cuMemCreate`, of which a rank's part takes a multiple of 2 MiB, and every GPU must have peer access to every other one.
     ///
     /// # Errors
-    /// MACO0095 when a rank does not come, MACO0096 when one cannot make the memory, and on several hosts, MACO0097 when sizes differ; the same on every rank.
-    /// MACO0100 when `bytes` is less than a control block needs.
-    pub fn symmetric(&self, bytes: usize) -> Result<SymmetricMemory, Error> {
-        SymmetricMemory::new(self.0.clone(), bytes)
+    /// MACO0095 when a rank does not come, MACO0097 when sizes or kinds of devices differ, MACO0096 when a rank cannot make the memory or map another one's, and
+    /// on several hosts; the same on every rank. What all ranks say alike is the error itself: MACO0100 for GPUs without peer access or without memory that can
+    /// be shared, MACO0045 for too little memory. The ranks may go on and call it again.
+    pub fn symmetric(&self, device: &Device, bytes: usize) -> Result<SymmetricMemory, Error> {
+        SymmetricMemory::new(self.0.group.clone(), device, bytes)
     }
 
-    pub(crate) fn group(&self) -> &Group {
-        &self.0
+    /// How many bytes of each rank's symmetric memory are for the messages of all plans together, 64 MiB if it is not set: twice as many as tensors that ranks exchange have,
+    /// for each rank twice. All ranks say the same, before the first plan with collectives.
+    ///
+    /// # Errors
+    /// MACO0100 behind that plan: the memory stays as large as it is.
+    pub fn set_message_memory(&self, bytes: usize) -> Result<(), Error> {
+        if self.0.arena.set_bytes(bytes) {
+            return Ok(());
+        }
+        let what = "the memory for messages was set behind the first plan with collectives, which has made it".into();
+        Err(maco_ranks::Error::Memory { what, help: "call `set_message_memory` before that plan" }.into())
+    }
+
+    /// Most bytes of [`Communicator::set_message_memory`] that plans have had at once.
+    pub fn message_memory_high_water(&self) -> usize {
+        self.0.arena.high_water()
+    }
+
+    fn of(group: Group) -> Communicator {
+        Communicator(Arc::new(Inner { group: Arc::new(group), arena: PlanArena::default() }))
+    }
+
+    pub(crate) fn group(&self) -> &Arc<Group> {
+        &self.0.group
+    }
+
+    pub(crate) fn arena(&self) -> &PlanArena {
+        &self.0.arena
     }
 }
 

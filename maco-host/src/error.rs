@@ -527,17 +527,17 @@ pub enum Error {
         /// How long the first ones had waited.
         waited: Duration,
     },
-    /// A megakernel needs data of other ranks.
-    #[error(
-        "MACO0098: {what} in megakernel `{megakernel}`, which {ranks} ranks plan together, but collectives do not cross ranks yet\nhelp: plan it with `Communicator::single()`, where a shard is all of its tensor and a partial sum the sum; several ranks can plan what is replicated"
-    )]
-    NoCollectives {
+    /// A collective that these ranks cannot run.
+    #[error("MACO0098: megakernel `{megakernel}` cannot be planned for {}: {what}\nhelp: {help}", if *.ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") })]
+    Collectives {
         /// The megakernel.
         megakernel: Box<str>,
-        /// What needs them.
+        /// Which call, and what is wrong.
         what: Box<str>,
         /// How many ranks.
         ranks: u32,
+        /// What to do.
+        help: &'static str,
     },
     /// What went wrong between ranks: MACO0093 to MACO0097, MACO0099 and MACO0100.
     #[error(transparent)]
@@ -629,7 +629,7 @@ impl Error {
             Error::NotRecorded { .. } => 90,
             Error::DriverFunction { .. } => 91,
             Error::Endless(_) | Error::LostTensor { .. } => 92,
-            Error::NoCollectives { .. } => 98,
+            Error::Collectives { .. } => 98,
             Error::Ranks(error) => error.code(),
             Error::File(error) => error.code(),
         }

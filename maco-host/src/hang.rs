@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use maco_device::abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
+use maco_abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
 use maco_graph::plan::Plan;
 use maco_graph::spec::Param;
 
@@ -69,6 +69,8 @@ pub struct Hang {
     pub expected: u32,
     /// Signals that came.
     pub seen: u32,
+    /// The rank whose message the task waited for, if it did.
+    pub peer: Option<u32>,
     /// The worker that had the task; the scheduler that held it back, where schedulers wait for the signals.
     pub executor: Executor,
     /// The multiprocessor that reported it, on a GPU.
@@ -95,12 +97,13 @@ impl Hang {
     pub(crate) fn new(plan: &Plan, report: &BlackBox, gpu: bool) -> Hang {
         let node = plan.tasks.get(report.task as usize);
         let call = node.map_or(0, |node| node.call);
-        let dependency = (report.counter != NO_COUNTER).then(|| plan.relation(report.counter, call)).flatten().map(|relation| Dependency {
-            tensor: plan.graph.tensors[relation.tensor as usize].name.clone(),
-            producer: task_name(plan, relation.producer),
-            call: relation.producer,
-            hazard: relation.hazard.name(),
-        });
+        let dependency =
+            (report.counter != NO_COUNTER.0).then(|| plan.relation(report.counter, call)).flatten().map(|relation| Dependency {
+                tensor: plan.graph.tensors[relation.tensor as usize].name.clone(),
+                producer: task_name(plan, relation.producer),
+                call: relation.producer,
+                hazard: relation.hazard.name(),
+            });
         Hang {
             megakernel: plan.graph.name.clone(),
             symptom: if report.report == REPORT_STUCK { Symptom::DidNotEnd } else { Symptom::Waited },
@@ -111,6 +114,7 @@ impl Hang {
             counter: report.counter,
             expected: report.expected,
             seen: report.seen,
+            peer: None,
             executor: Executor::of(report, plan.workers, plan.schedule.schedulers()),
             multiprocessor: gpu.then_some(report.sm),
             waited: Duration::from_nanos(report.elapsed_ns),
@@ -150,7 +154,13 @@ impl fmt::Display for What<'_> {
         let What(this) = *self;
         write!(f, "hang in megakernel `{}`: task `{}` tile {:?} (call #{}) ", this.megakernel, this.task, this.tile, this.call)?;
         match this.symptom {
-            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} ({}", this.waited, this.executor)?,
+            Symptom::DidNotEnd => {
+                write!(f, "did not end within {:.1?}", this.waited)?;
+                if let Some(peer) = this.peer {
+                    write!(f, ": it waits for rank {peer}")?;
+                }
+                write!(f, " ({}", this.executor)?;
+            }
             Symptom::Waited => {
                 write!(f, "waited {:.1?}", this.waited)?;
                 if let Some(dependency) = &this.dependency {
@@ -182,7 +192,7 @@ impl fmt::Display for Hang {
 
 #[cfg(test)]
 mod tests {
-    use maco_device::abi::REPORT_DEADLINE;
+    use maco_abi::REPORT_DEADLINE;
 
     use super::*;
 

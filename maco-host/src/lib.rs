@@ -12,6 +12,7 @@ mod cpu;
 mod device;
 mod device_model;
 mod error;
+mod exchange;
 mod files;
 mod gpu;
 mod graph_files;
@@ -29,7 +30,7 @@ mod tensor;
 mod tuning;
 
 pub use arguments::{Arguments, ScalarValue};
-pub use channel::{ChannelOptions, Channels, MemoryChannel, PortChannel, SymmetricBuffer, SymmetricMemory, SymmetricPlace};
+pub use channel::{ChannelOptions, Channels, MemoryChannel, PortChannel, SymmetricBuffer, SymmetricMemory, SymmetricPlace, SymmetricTable};
 pub use communicator::Communicator;
 pub use device::Device;
 pub use error::{Error, OutputFault};

@@ -8,6 +8,8 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::tuning::Tuning;
 
+/// See [`PlanOptions::deadline`].
+pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 const VARIABLE: &str = "MACO_DEADLINE_SCALE";
 
 /// Options of a plan; `PlanOptions::new()` is what `plan` uses.
@@ -15,7 +17,7 @@ const VARIABLE: &str = "MACO_DEADLINE_SCALE";
 pub struct PlanOptions {
     pub(crate) workers: Option<u32>,
     pub(crate) schedule: Option<Schedule>,
-    pub(crate) deadline: Duration,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) max_tasks: usize,
     pub(crate) placement: Option<Vec<u32>>,
     pub(crate) pipelined: bool,
@@ -36,7 +38,7 @@ impl Default for PlanOptions {
         PlanOptions {
             workers: None,
             schedule: None,
-            deadline: Duration::from_secs(2),
+            deadline: None,
             max_tasks: 1 << 20,
             placement: None,
             pipelined: false,
@@ -180,12 +182,13 @@ impl PlanOptions {
         self
     }
 
-    /// How long one wait may last before the launch is aborted as hung; `MACO_DEADLINE_SCALE` multiplies it. On a CPU, time in
+    /// How long one wait may last before the launch is aborted as hung: 2 seconds if it is not set, and of a plan whose tasks wait for other ranks, which may launch it
+    /// later, as long as those wait elsewhere ([`Communicator::deadline`]); `MACO_DEADLINE_SCALE` multiplies it. On a CPU, time in
     /// which a task computes does not count; but a task that computes for twenty deadlines, and for five seconds at least, is taken for one that never ends
     /// (MACO0092).
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> PlanOptions {
-        self.deadline = deadline;
+        self.deadline = Some(deadline);
         self
     }
 

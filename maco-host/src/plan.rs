@@ -10,13 +10,15 @@ use maco_graph::spec::Placement;
 
 use crate::agreement;
 use crate::arguments::Arguments;
+use crate::communicator::Communicator;
 use crate::cpu;
 use crate::device::Device;
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::gpu::{self, Stream};
 use crate::graph_files;
 use crate::lower::Fault;
-use crate::options::{PlanOptions, deadline_ns};
+use crate::options::{DEADLINE, PlanOptions, deadline_ns};
 use crate::plan_core::PlanCore;
 use crate::profile::Profile;
 use crate::profile::record::Shape;
@@ -53,8 +55,8 @@ impl Plan {
     ///
     /// # Errors
     /// Those of the graph (MACO0001 to MACO0029), MACO0037 to MACO0059 for what the device cannot do, MACO0067 for the file that `MACO_TUNING` names, and
-    /// MACO0072; with several ranks MACO0095 when one does not come, MACO0096 when one has an error, MACO0097 when graphs differ, MACO0098 for shards, partial
-    /// sums and collectives.
+    /// MACO0072; with several ranks MACO0095 when one does not come, MACO0096 when one has an error, MACO0097 when graphs differ; MACO0098 for collectives that
+    /// these ranks cannot run.
     pub fn build(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
         let name = program.name;
         Plan::build_from(device, name, || Ok(program), options)
@@ -71,15 +73,22 @@ impl Plan {
         options: &PlanOptions,
     ) -> Result<Plan, Error> {
         match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
-            None => Plan::of_rank(device, program()?, options),
-            Some(communicator) => agreement::together(communicator, name, program(), |program| {
-                agreement::check_several(&program.graph, communicator.ranks())?;
-                Plan::of_rank(device, program, options)
-            }),
+            None => {
+                let program = program()?;
+                Plan::load(device, &program, Plan::core(device, &program, options)?, None)
+            }
+            Some(communicator) => agreement::together(
+                communicator,
+                name,
+                program(),
+                |program| Plan::core(device, program, options),
+                |program, core| Plan::load(device, program, core, Some(communicator)),
+            ),
         }
     }
 
-    fn of_rank(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
+    /// What this rank plans.
+    fn core(device: &Device, program: &Program, options: &PlanOptions) -> Result<PlanCore, Error> {
         let max = device.workers();
         let by_attribute = match program.schedulers.unwrap_or(0) {
             0 => Schedule::Static,
@@ -107,6 +116,20 @@ impl Plan {
                 placement: tensor.placement.words(),
             });
         }
+        let exchanged = graph.calls.iter().find(|call| call.task.collective().is_some());
+        if let (Some(call), None) = (exchanged, &options.communicator) {
+            let tensor = call.operands.first().and_then(|view| graph.tensors.get(view.tensor as usize));
+            return Err(Error::NoCommunicator {
+                megakernel: program.name.into(),
+                tensor: tensor.map_or("", |tensor| &tensor.name).into(),
+                placement: "exchanged between ranks",
+            });
+        }
+        let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
+        agreement::check(&graph, ranks)?;
+        if ranks > 1 {
+            agreement::check_schedule(&graph, schedule, ranks)?;
+        }
         // The first shape of a call has precedence.
         let mut shapes = options.shapes.clone();
         let named = if options.tuning.is_none() { tuning::of_environment()? } else { None };
@@ -133,13 +156,28 @@ impl Plan {
             },
         )?;
         graph_files::write_if_asked(&planned)?;
-        let core = Arc::new(PlanCore::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?);
+        let waits_for_ranks = ranks > 1 && planned.graph.calls.iter().any(|call| call.task.collective().is_some());
+        let deadline_ns = match (options.deadline, &options.communicator) {
+            // It is scaled already.
+            (None, Some(communicator)) if waits_for_ranks => communicator.deadline().as_nanos() as u64,
+            (deadline, _) => deadline_ns(deadline.unwrap_or(DEADLINE))?,
+        };
+        PlanCore::new(device.clone(), planned, deadline_ns, options)
+    }
+
+    /// Loads it. With a communicator all ranks do.
+    fn load(device: &Device, program: &Program, mut core: PlanCore, communicator: Option<&Communicator>) -> Result<Plan, Error> {
+        if let Some(communicator) = communicator.filter(|_| !core.lowered.messages.is_empty()) {
+            let (group, arena) = (communicator.group(), communicator.arena());
+            core.exchange = Some(Arc::new(Exchange::new(group, arena, device, core.megakernel(), &core.lowered.messages)?));
+        }
+        let core = Arc::new(core);
         let executor = match (device.pool(), device.context()) {
             (Some(pool), _) => {
                 say_that_debug_is_slow();
                 Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &core)?))
             }
-            (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &core)?)),
+            (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, program, &core)?)),
             (None, None) => unreachable!("a device is a CPU or a GPU"),
         };
         Ok(Plan(Arc::new(Inner { executor, core })))
@@ -299,7 +337,8 @@ impl Plan {
         }
     }
 
-    /// Injects a fault into every later launch, or none: how tests provoke a hang. Of arguments bound before, tasks that a worker begins with stay as they were.
+    /// Injects a fault into every later launch, or none: how tests provoke a hang. On a GPU all but lost signals need device code that has faults
+    /// (`maco_build::Build::faults`). Of arguments bound before, tasks that a worker begins with stay as they were.
     #[doc(hidden)]
     pub fn inject(&self, fault: Option<Fault>) -> Result<(), Error> {
         match &self.0.executor {

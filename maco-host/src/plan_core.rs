@@ -1,13 +1,15 @@
 //! The part of a plan that both executors use.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use maco_graph::plan::Plan;
 
 use crate::arguments::{Arguments, Placed, ScalarArgument};
+use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
 use crate::signature::Signature;
@@ -19,6 +21,8 @@ pub(crate) struct PlanCore {
     pub(crate) plan: Plan,
     pub(crate) lowered: Lowered,
     pub(crate) signature: Signature,
+    /// What goes to other ranks and comes from them.
+    pub(crate) exchange: Option<Arc<Exchange>>,
     /// Tiles are copied by TMA, or by a model of it.
     pub(crate) staging: bool,
     /// A GPU is asked for room for all CTAs at once.
@@ -63,14 +67,28 @@ impl Key {
 
 impl PlanCore {
     pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<PlanCore, Error> {
-        let lowered = Lowered::new(&plan, options.look_ahead)?;
+        let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
+        let lowered = Lowered::new(&plan, ranks, options.look_ahead)?;
         lowered.check(&plan.graph)?;
         let signature = Signature::new(&plan.graph)?;
         let staging = device.is_gpu() || options.pipelined;
         let (cooperative, dependent) = (options.cooperative, options.dependent_launch);
         let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));
         let fault = Mutex::new(None);
-        Ok(PlanCore { device, plan, lowered, signature, staging, cooperative, dependent, deadline_ns, delays, profile, fault })
+        Ok(PlanCore {
+            device,
+            plan,
+            lowered,
+            signature,
+            exchange: None,
+            staging,
+            cooperative,
+            dependent,
+            deadline_ns,
+            delays,
+            profile,
+            fault,
+        })
     }
 
     pub(crate) fn megakernel(&self) -> &str {
@@ -112,11 +130,32 @@ impl PlanCore {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
+    /// Which rank a task has waited for in vain, of a launch that has ended.
+    pub(crate) fn missing(&self, task: u32) -> Option<u32> {
+        let coord = self.plan.tasks.get(task as usize)?.coord;
+        self.exchange.as_ref()?.missing(self.lowered.messages.tile(task, coord)?)
+    }
+
+    /// [`maco_abi::Launch::ranks`].
+    pub(crate) fn ranks(&self) -> u64 {
+        self.exchange.as_ref().map_or(0, |exchange| exchange.table())
+    }
+
+    /// Clears what an aborted launch has left: `own`, and what ranks sent each other.
+    pub(crate) fn recover(&self, own: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        match &self.exchange {
+            // Ranks number their launches alike.
+            Some(exchange) => exchange.clear(self.megakernel(), own),
+            None => own(),
+        }
+    }
+
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
-        let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.staging)?;
+        let messages = self.exchange.as_ref().map_or(0, |exchange| exchange.offset());
+        let tables = self.lowered.bind(&self.plan.graph, arena, messages, &tensors, &arguments.scalars, self.staging)?;
         let scalars = arguments.scalars.clone();
         let (deadline_ns, delays, profile, fault) = (self.deadline_ns(), self.delays(), self.profile(), self.fault());
         Ok((Key { tensors, scalars, deadline_ns, delays, profile, fault }, tables))

@@ -11,7 +11,7 @@ use std::{env, fs, process, thread};
 use kernels::{ADD, Builder, CENTRE, DOUBLE, RAW, chain};
 use maco_graph::ir::TensorKind::{In, InOut, Temp};
 use maco_graph::spec::Element::F32;
-use maco_graph::spec::Placement;
+use maco_graph::spec::{Placement, Reduction};
 use maco_host::{Arguments, Communicator, Device, Error, Plan, PlanOptions, Program};
 
 const SIZES: [u32; 6] = [1, 2, 3, 4, 6, 8];
@@ -171,26 +171,20 @@ fn an_error_of_all_ranks_is_their_own() {
     assert!(code == 52 && text.starts_with("MACO0052: task `double`"), "{text}");
 }
 
+/// Shards are each rank's own: a graph without collectives runs on each rank by itself.
 #[test]
-fn what_needs_other_ranks_is_refused() {
-    for placement in [Placement::Sharded(0), Placement::Partial] {
+fn shards_need_no_other_rank() {
+    for placement in [Placement::Sharded(0), Placement::Partial(Reduction::Sum)] {
         let program = || {
             let mut program = chain(&ADD, 4, 5).program();
             program.graph.tensors[1].placement = placement;
             program
         };
-        let (code, text) = one(Communicator::threads(2, |communicator| plan(&communicator, program())).unwrap());
-        assert!(code == 98 && text.contains(&format!("is {} in megakernel `chain`, which 2 ranks", placement.words())), "{text}");
+        for result in Communicator::threads(2, |communicator| plan(&communicator, program()).map(drop)).unwrap() {
+            result.unwrap();
+        }
         assert!(plan(&Communicator::single(), program()).is_ok());
     }
-    static ALL_REDUCE: maco_graph::spec::TaskSpec = maco_graph::spec::TaskSpec { name: "all_reduce", ..CENTRE };
-    let program = || {
-        let mut program = chain(&ADD, 4, 5).program();
-        program.graph.calls[2].task = &ALL_REDUCE;
-        program
-    };
-    let (code, text) = one(Communicator::threads(2, |communicator| plan(&communicator, program())).unwrap());
-    assert!(code == 98 && text.starts_with("MACO0098: call #2 is `all_reduce` in megakernel `chain`"), "{text}");
 }
 
 #[test]

@@ -22,6 +22,13 @@ pub fn entry_name(name: &Ident, item: TokenStream) -> String {
     format!("maco_{name}_{:016x}", hash.0)
 }
 
+/// A number for tokens: the same for the same text.
+pub fn hash(tokens: TokenStream) -> u64 {
+    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    hash.tokens(tokens);
+    hash.0
+}
+
 /// The file of a token, from its package's directory on: a file of equal text is another one. Of a file elsewhere all of its path; nothing where the
 /// compiler does not know, as in an editor.
 fn file(span: Span) -> PathBuf {

@@ -97,7 +97,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
     let count = tasks.len();
     let index: Vec<usize> = (0..count).collect();
     let [base, mask, launch] = ["base", "mask", "launch"].map(hidden);
-    let (role, task, slot, offset) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"));
+    let (role, task, slot, offset, what) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"), hidden("what"));
     quote! {
         #[doc(hidden)]
         #[allow(non_camel_case_types)]
@@ -132,6 +132,20 @@ pub fn expand(input: TokenStream) -> TokenStream {
             const WARP_TASKS: u128 = 0 #(| #p::warp_tasks::<#tasks>(#program::BASE[#index]))*;
             const ELEMENTWISE: u128 = 0 #(| #p::elementwise::<#tasks>(#program::BASE[#index]))*;
             const GEMVS: u128 = 0 #(| #p::gemvs::<#tasks>(#program::BASE[#index]))*;
+            const INSTANCES: #p::Instances = #p::Instances::NONE
+                #(.with::<#p::Identity>(&<#tasks as #p::Callable>::INSTANCES, #program::BASE[#index], <#tasks>::SPEC.instances()))*;
+            #[inline(always)]
+            fn with_epilogue<__W: #p::WithEpilogue, __T: #p::Epilogue, __F: #p::Filter>(#slot: u32, #what: __W) -> __W::Output {
+                #(
+                    if const { <#p::After<__F, { #program::BASE[#index] }> as #p::Filter>::MASK != 0 } {
+                        let #offset = #slot.wrapping_sub(#program::BASE[#index]);
+                        if #offset < const { <#tasks>::SPEC.instances() } {
+                            return <#tasks as #p::Callable>::with_epilogue::<__W, #p::Identity, #p::After<__F, { #program::BASE[#index] }>>(#offset, #what);
+                        }
+                    }
+                )*
+                __W::none()
+            }
             #[inline(always)]
             fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
                 #(

@@ -1,8 +1,9 @@
-//! Symmetric memory: an arena of each rank that all map, in which an allocation has the same offset on all. What is stored there does not belong here.
+//! Symmetric memory: an arena of each rank that all map, in which an allocation has the same offset on all. Neither what is stored there nor where the memory
+//! comes from belongs here.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
@@ -12,12 +13,30 @@ use crate::memory::SharedMemory;
 /// Where allocations begin, and what their sizes are rounded up to, in bytes: two cache lines, which processors fetch together.
 pub const ALIGNMENT: usize = 128;
 
+/// A piece of memory of every rank, all of one size, that all ranks have mapped: [`SharedMemory`], or that of GPUs.
+pub trait RankMemory {
+    /// Bytes of each rank's piece, a multiple of [`ALIGNMENT`].
+    fn bytes(&self) -> usize;
+
+    /// Returns when nothing that this rank has started uses any piece.
+    ///
+    /// # Errors
+    /// Why that is not known, which all ranks are told.
+    fn settle(&self) -> Result<(), String>;
+
+    /// Makes bytes of this rank's own piece zeros, and returns when they are. Others use them only after the vote that follows.
+    ///
+    /// # Errors
+    /// Why it could not be done, which all ranks are told.
+    fn clear(&self, bytes: Range<usize>) -> Result<(), String>;
+}
+
 /// Memory of every rank, of one size that is set once, mapped by all. It is freed with the last arena, on each rank by itself; another one may be made then,
 /// or at the same time.
 #[derive(Debug)]
-pub struct Arena {
+pub struct Arena<M = SharedMemory> {
     group: Arc<Group>,
-    memory: SharedMemory,
+    memory: M,
     layout: Mutex<Layout>,
 }
 
@@ -102,16 +121,36 @@ impl Arena {
     /// MACO0095 when a rank does not come, MACO0096 when one cannot make or map its memory, and on several hosts, MACO0097 when sizes differ; the same on
     /// every rank.
     pub fn new(group: Arc<Group>, bytes: usize) -> Result<Arena, Error> {
-        // Too much is refused where it is made, so that all learn of it.
-        let bytes = bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX & !(ALIGNMENT - 1));
-        let memory = group.share(bytes)?;
-        Ok(Arena { group, memory, layout: Mutex::new(Layout::new(bytes)) })
+        let memory = group.share(Arena::rounded(bytes))?;
+        Ok(Arena::over(group, memory))
+    }
+
+    /// A size as arenas have it. Too much is refused where it is made, so that all learn of it.
+    pub fn rounded(bytes: usize) -> usize {
+        bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(usize::MAX & !(ALIGNMENT - 1))
+    }
+
+    /// Where this rank has the memory of `rank`: as [`SharedMemory::pointer`].
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn pointer(&self, rank: u32) -> NonNull<u8> {
+        self.memory.pointer(rank)
+    }
+}
+
+impl<M: RankMemory> Arena<M> {
+    /// Over memory that the ranks of `group` have made together, which is all zeros.
+    pub fn over(group: Arc<Group>, memory: M) -> Arena<M> {
+        let layout = Mutex::new(Layout::new(memory.bytes()));
+        Arena { group, memory, layout }
     }
 
     /// `bytes` bytes of zeros in the memory of every rank, at the same offset. All ranks call it with the same name and size.
     ///
     /// # Errors
-    /// MACO0100 when there is no room, MACO0097 when ranks differ, MACO0095 when one does not come; the same on every rank. Nothing is allocated then.
+    /// MACO0100 when there is no room, MACO0097 when ranks differ, MACO0096 when one cannot clear what was used before, MACO0095 when one does not come; the
+    /// same on every rank. Nothing is allocated then.
     pub fn allocate(&self, name: &str, bytes: usize) -> Result<Block, Error> {
         let mut layout = self.layout();
         let placed = layout.allocate(bytes).ok_or_else(|| Error::Memory {
@@ -124,14 +163,12 @@ impl Arena {
             .into(),
             help: "make the symmetric memory larger, on all ranks, or free what is not needed any more",
         });
-        if let Ok(offset) = placed {
-            let end = offset + bytes;
-            self.clear(offset, end.min(layout.touched));
-            layout.touched = layout.touched.max(end);
-        }
+        let why = match &placed {
+            Ok(offset) => self.renew(&mut layout, *offset, bytes).err(),
+            Err(error) => Some(error.to_string()),
+        };
         let place = placed.as_ref().map_or(String::new(), |offset| format!(" at offset {offset}"));
         let line = format!("allocation `{name}`: {bytes} bytes{place}");
-        let why = placed.as_ref().err().map(Error::to_string);
         let agreed = self.group.agree("allocate symmetric memory", &[line], why.as_deref().map_or(Ok(()), Err));
         match (agreed, placed) {
             (Ok(()), Ok(offset)) => Ok(Block { name: name.into(), offset, bytes }),
@@ -145,23 +182,34 @@ impl Arena {
         }
     }
 
+    /// Zeros where something was before.
+    fn renew(&self, layout: &mut Layout, offset: usize, bytes: usize) -> Result<(), String> {
+        let end = offset + bytes;
+        let old = offset..end.min(layout.touched);
+        layout.touched = layout.touched.max(end);
+        if old.is_empty() { Ok(()) } else { self.memory.clear(old) }
+    }
+
+    /// Makes this rank's part of a block zeros. Others use it only after the vote that follows.
+    ///
+    /// # Errors
+    /// Why it could not be done.
+    pub fn clear_own(&self, block: &Block) -> Result<(), String> {
+        self.memory.clear(block.offset..block.offset + block.bytes)
+    }
+
     /// Frees a block, when all ranks have come here: none of them uses it any more.
     ///
     /// # Errors
-    /// MACO0097 when ranks free different ones, MACO0095 when one does not come; the same on every rank. The block stays allocated then.
+    /// MACO0097 when ranks free different ones, MACO0096 when one cannot say that nothing uses it, MACO0095 when one does not come; the same on every rank.
+    /// The block stays allocated then.
     pub fn free(&self, block: Block) -> Result<(), Error> {
         let mut layout = self.layout();
         let line = format!("allocation `{}`: {} bytes at offset {}", block.name, block.bytes, block.offset);
-        self.group.agree("free symmetric memory", &[line], Ok(()))?;
+        let why = self.memory.settle().err();
+        self.group.agree("free symmetric memory", &[line], why.as_deref().map_or(Ok(()), Err))?;
         layout.free(block.offset, block.bytes);
         Ok(())
-    }
-
-    /// Zeros in this rank's memory, up to `end`. Others use it only after the vote that follows.
-    fn clear(&self, offset: usize, end: usize) {
-        let words = self.memory.words(self.memory.rank()).get(offset / 8..end.div_ceil(8)).unwrap_or_default();
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        fence(Ordering::Release);
     }
 
     fn layout(&self) -> std::sync::MutexGuard<'_, Layout> {
@@ -171,6 +219,11 @@ impl Arena {
     /// The ranks.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
+    }
+
+    /// What it is made of.
+    pub fn memory(&self) -> &M {
+        &self.memory
     }
 
     /// Bytes of each rank.
@@ -186,14 +239,6 @@ impl Arena {
     /// Most bytes that were allocated at once, on each rank: how large the arena must be at least, if it is not fragmented.
     pub fn high_water(&self) -> usize {
         self.layout().high_water
-    }
-
-    /// Where this rank has the memory of `rank`: as [`SharedMemory::pointer`].
-    ///
-    /// # Panics
-    /// If there is no such rank.
-    pub fn pointer(&self, rank: u32) -> NonNull<u8> {
-        self.memory.pointer(rank)
     }
 }
 

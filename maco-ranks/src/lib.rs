@@ -24,7 +24,7 @@ mod threads;
 mod token;
 
 pub use agree::Variant;
-pub use arena::{ALIGNMENT, Arena, Block};
+pub use arena::{ALIGNMENT, Arena, Block, RankMemory};
 pub use error::Error;
 pub use failure::Failure;
 #[doc(hidden)]

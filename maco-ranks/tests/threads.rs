@@ -1,10 +1,13 @@
 //! Ranks that are threads: votes, failures and shared memory, by the protocol that processes use.
 
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use maco_ranks::{Arena, Error, Failure, Group, MAX_VALUE, threads};
+use maco_ranks::{Arena, Error, Failure, Group, MAX_VALUE, RankMemory, threads};
 
 const SIZES: [u32; 6] = [1, 2, 3, 4, 6, 8];
 
@@ -358,5 +361,81 @@ fn nothing_is_left_open() {
 fn a_number_of_ranks_is_checked() {
     for ranks in [0, maco_ranks::MAX_RANKS + 1] {
         assert_eq!(threads(ranks, |_| ()).unwrap_err().code(), 93);
+    }
+}
+
+/// Memory that fails on one rank.
+struct Broken {
+    clear: bool,
+    settle: bool,
+}
+
+impl RankMemory for Broken {
+    fn bytes(&self) -> usize {
+        1024
+    }
+
+    fn settle(&self) -> Result<(), String> {
+        if self.settle { Err("something hangs".into()) } else { Ok(()) }
+    }
+
+    fn clear(&self, _bytes: Range<usize>) -> Result<(), String> {
+        if self.clear { Err("the memory is gone".into()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn memory_that_fails_later_is_everybodys_error() {
+    let texts = threads(3, |group| {
+        let odd = group.rank() == 2;
+        let arena = Arena::over(Arc::new(group), Broken { clear: odd, settle: false });
+        // Nothing was there before: it is not cleared.
+        let block = arena.allocate("first", 256).unwrap();
+        arena.free(block).unwrap();
+        let clear = arena.allocate("second", 512).unwrap_err();
+        assert_eq!(arena.used(), 0);
+        let arena = Arena::over(arena.group().clone(), Broken { clear: false, settle: odd });
+        let block = arena.allocate("third", 512).unwrap();
+        let settle = arena.free(block).unwrap_err();
+        assert_eq!(arena.used(), 512);
+        [clear, settle].map(|error| error.to_string())
+    })
+    .unwrap();
+    assert!(texts.windows(2).all(|pair| pair[0] == pair[1]), "{texts:#?}");
+    let [clear, settle] = &texts[0];
+    assert!(
+        clear.starts_with("MACO0096: rank 2 failed at `allocate symmetric memory`") && clear.ends_with("the memory is gone"),
+        "{clear}"
+    );
+    assert!(settle.starts_with("MACO0096: rank 2 failed at `free symmetric memory`") && settle.ends_with("something hangs"), "{settle}");
+}
+
+#[test]
+fn files_come_in_the_order_of_ranks() {
+    for ranks in SIZES {
+        each(ranks, |group| {
+            let own = || {
+                let mut file = tempfile::tempfile().unwrap();
+                write!(file, "of rank {}", group.rank()).unwrap();
+                file
+            };
+            let files = group.exchange_files("exchange", Ok((&[group.rank() as u8], own().into()))).unwrap();
+            for (rank, (value, file)) in files.into_iter().enumerate() {
+                let (mut file, mut text) = (File::from(file), String::new());
+                // The place in a file is one for all that have it.
+                if rank as u32 == group.rank() {
+                    file.rewind().unwrap();
+                    file.read_to_string(&mut text).unwrap();
+                    assert_eq!(text, format!("of rank {rank}"));
+                }
+                assert_eq!(value, [rank as u8]);
+            }
+            // Whoever has none is everybody's error, and nobody's file is kept.
+            let last = group.rank() + 1 == ranks;
+            let given = if last { Err("no file") } else { Ok((&[][..], own().into())) };
+            let error = group.exchange_files("exchange", given).unwrap_err();
+            assert!(error.code() == 96 && error.to_string().ends_with("because: no file"), "{error}");
+            group.barrier().unwrap();
+        });
     }
 }

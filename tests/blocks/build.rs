@@ -1,3 +1,3 @@
 fn main() {
-    maco_build::Build::new(["src/kernels.rs", "src/tensor_cores.rs", "src/boxes.rs"]).run()
+    maco_build::Build::new(["src/kernels.rs", "src/tensor_cores.rs", "src/boxes.rs"]).faults().run()
 }

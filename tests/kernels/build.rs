@@ -1,5 +1,5 @@
 fn main() {
-    maco_build::compile_all([
+    let kernels = [
         "src/bodies.rs",
         "src/captured.rs",
         "src/chains.rs",
@@ -15,5 +15,6 @@ fn main() {
         "src/regions.rs",
         "src/split.rs",
         "src/uneven.rs",
-    ])
+    ];
+    maco_build::Build::new(kernels).faults().run()
 }

@@ -2,13 +2,14 @@
 
 use crate::command::{cargo, run};
 use crate::failure::Failure;
+use crate::gpu;
 use crate::packages::example;
 use crate::setup;
 
 /// What the demo passes on.
 #[derive(clap::Args)]
 pub struct Options {
-    /// One example instead of all: digits or mlp
+    /// One example instead of all: digits, mlp or tp_mlp
     #[arg(long)]
     only: Option<String>,
     /// Arguments of the examples, after `--`
@@ -16,7 +17,7 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-const EXAMPLES: [&str; 2] = ["digits", "mlp"];
+const EXAMPLES: [&str; 3] = ["digits", "mlp", "tp_mlp"];
 
 /// Runs the examples one after the other; the first that fails ends it.
 pub fn demo(options: &Options) -> Result<(), Failure> {
@@ -35,7 +36,25 @@ pub fn demo(options: &Options) -> Result<(), Failure> {
         }
         let mut command = cargo(&["run", "--release", "--manifest-path"]);
         command.arg(manifest).arg("--").args(&options.arguments);
+        if name == "tp_mlp" && options.arguments.is_empty() {
+            command.args(["--ranks", &ranks(gpu::count().unwrap_or(0)).to_string()]);
+        }
         run(&mut command)?;
     }
     Ok(())
+}
+
+/// How many ranks the demo has on so many GPUs: a power of two, which divides the sizes, and on one GPU or none two ranks of the CPU.
+fn ranks(gpus: i32) -> u32 {
+    1 << gpus.max(2).ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_a_power_of_two() {
+        assert_eq!([0, 1, 2, 3, 4, 7, 8].map(ranks), [2, 2, 2, 2, 4, 4, 8]);
+    }
 }

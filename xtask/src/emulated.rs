@@ -19,8 +19,9 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 32] = [
+const PROGRAMS: [(&str, &str, &str); 36] = [
     ("maco-host", "captures", "gpu"),
+    ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
     ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
     ("maco-host", "gpu", "gpu_captured"),
@@ -45,6 +46,9 @@ const PROGRAMS: [(&str, &str, &str); 32] = [
     ("delays", "delays", "gpu"),
     ("profiled", "profile", "gpu_schedulers"),
     ("profiled", "profile", "gpu_warps"),
+    ("ranks", "collectives", "gpu::chains"),
+    ("ranks", "collectives", "gpu::one_way"),
+    ("ranks", "collectives", "gpu::of_bf16"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
     ("skinny", "skinny", "gpu"),
     ("tasks", "elements", "gpu::"),
@@ -65,6 +69,9 @@ const SETTINGS: [(&str, &str); 7] = [
     ("EMU_RACES", "2"),
 ];
 
+/// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
+const SEVERAL: [(&str, &str); 2] = [("channels", "4"), ("collectives", "3")];
+
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.
 pub fn run_chosen(suites: &[Suite]) -> Result<(usize, Vec<String>), Failure> {
@@ -83,7 +90,8 @@ pub fn run_chosen(suites: &[Suite]) -> Result<(usize, Vec<String>), Failure> {
         command
             .args(["--ignored", tests])
             .current_dir(&suites.iter().find_map(|suite| suite.package(package)).ok_or_else(missing)?.directory);
-        command.envs(SETTINGS).env("LD_LIBRARY_PATH", &library);
+        let gpus = SEVERAL.iter().find(|(of, _)| *of == program).map_or("1", |(_, gpus)| gpus);
+        command.envs(SETTINGS).env("EMU_GPUS", gpus).env("LD_LIBRARY_PATH", &library);
         let begin = Instant::now();
         let output = command.output().map_err(|source| Failure::Start { program: shown(&command), source })?;
         let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));

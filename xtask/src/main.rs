@@ -47,7 +47,9 @@ enum Command {
         #[arg(long)]
         again: bool,
     },
-    /// Runs the examples: digits recognised and an MLP, each as one kernel
+    /// Runs the examples: digits recognised, an MLP, and an MLP on several ranks, each as one kernel
+    ///
+    /// Ranks have a GPU each where there are several, else a part of the CPU each.
     Demo(demo::Options),
     /// Runs every test: the workspace, the examples, the packages in tests/; those of GPUs where there is one
     Test(test::Options),

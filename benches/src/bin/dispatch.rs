@@ -14,7 +14,7 @@ use benches::timing::{Clock, Measured, Random, System, progress};
 use clap::Parser;
 use cudarc::driver::sys;
 use maco::{Arguments, CompiledGraph, CudaGraph, Device, PlanOptions, Schedule, TaskGraph, Tensor, TensorElement, bf16};
-use maco_device::abi;
+use maco_abi as abi;
 
 /// Measures the dispatch of tasks, hops between CTAs, how evenly random work is dealt, and copies, beside peers of the same bodies.
 ///

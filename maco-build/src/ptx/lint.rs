@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use maco_abi::{BARRIER_PART, BARRIERS, THREADS, WARP};
 use maco_ptx::{Function, Module, Statement};
 
 use super::calls::{self, Inlined};
 use super::flow::{Flow, Way};
 use super::{Finding, Rules, protocol, tags};
-use crate::ptx::patch::THREADS;
 
 /// Every broken rule of a PTX file.
 pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
@@ -315,14 +315,14 @@ fn barriers(entry: &Function<'_>, called: &[&Function<'_>], report: &mut Report<
         // Numbers in registers are not known here.
         let [Some(id), rest @ ..] = &*operands else { continue };
         let Some(count) = rest.first().copied().unwrap_or(Some(THREADS)) else { continue };
-        if *id > 15 || count == 0 || count % 32 != 0 || count > THREADS {
+        if *id >= BARRIERS || count == 0 || !count.is_multiple_of(WARP) || count > THREADS {
             report.add(
                 statement,
-                format!("barrier {id} for {count} threads: there are 16 barriers, and threads come in warps, at most {THREADS}"),
+                format!("barrier {id} for {count} threads: there are {BARRIERS} barriers, and threads come in warps, at most {THREADS}"),
             );
         }
         // Of SIMT bodies, which meet before they begin: two of them may use one with different numbers.
-        let of_bodies = protocol::concerns(entry) && *id >= 6;
+        let of_bodies = protocol::concerns(entry) && *id >= BARRIER_PART;
         let before = *counts.entry(*id).or_insert(count);
         if before != count && !of_bodies {
             report.add(

@@ -25,9 +25,13 @@ use crate::{Error, parallel};
 /// Exceptions to the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Local memory (arrays that are indexed, spilled registers) is no error.
+    /// Local memory (arrays that are indexed, more than [`SPILLED`] bytes of spilled registers) is no error.
     pub allow_local_memory: bool,
 }
+
+/// Bytes of spilled registers a thread that are no error. ptxas keeps a few words of a worker's state there around the functions that bodies call:
+/// stored and loaded once a task, from L1. Which entries have some changes with unrelated code (docs/decisions/0061).
+pub const SPILLED: u32 = 64;
 
 /// First line of PTX that may use local memory: whoever looks at the file later applies the same rules.
 const LOCAL_MEMORY: &str = "// maco:allow(local)\n";

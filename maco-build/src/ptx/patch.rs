@@ -1,11 +1,9 @@
 //! Launch bounds, which Rust has no attribute for: without them ptxas ignores `setmaxnreg` and cannot keep a CTA's registers.
 
+use maco_abi::THREADS;
 use maco_ptx::{Function, Module};
 
 use crate::Error;
-
-/// Threads of a CTA: one service warpgroup and two consumer warpgroups (`maco_device::abi::THREADS`).
-pub const THREADS: u32 = 384;
 
 /// Inserts `.maxntid` and `.minnctapersm` after the parameter list of every entry; leaves an entry alone that has bounds already.
 ///
@@ -52,11 +50,5 @@ mod tests {
     fn functions_have_no_bounds() {
         let text = ".func helper(\n)\n{\n\tret;\n}\n";
         assert_eq!(launch_bounds(text).unwrap(), text);
-    }
-
-    #[test]
-    fn the_device_runtime_has_as_many_threads() {
-        let abi = include_str!("../../../maco-device/src/abi.rs");
-        assert!(abi.contains(&format!("pub const THREADS: u32 = {THREADS};")));
     }
 }

@@ -4,6 +4,7 @@
 use crate::data::exchange::Exchange;
 #[cfg(target_arch = "nvptx64")]
 use crate::data::lane_pairs;
+use crate::data::number::Number;
 use crate::data::unaligned;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
@@ -16,7 +17,7 @@ pub use half::{bf16, f16};
 /// Implementors are plain old data of [`Element::BYTES`] bytes, valid for any bit pattern.
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// What a closure sees: `f32` for floating-point elements.
-    type Value: Copy + Default;
+    type Value: Number;
     /// Size in bytes.
     const BYTES: u32 = size_of::<Self>() as u32;
     /// Widens to the value.
@@ -24,7 +25,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// Rounds to nearest, ties to even.
     fn element(value: Self::Value) -> Self;
     /// Eight elements as they lie in memory, packed into registers.
-    type Eight: Copy + Default;
+    type Eight: Copy + Default + AsRef<[u32]> + AsMut<[u32]>;
     /// Eight elements from 16-byte aligned memory.
     ///
     /// # Safety

@@ -71,6 +71,10 @@ pub trait Epilogue {
     const ROLLED: bool;
     /// What a task whose signature says `E` rounds its results to.
     type Result<E: MmaElement>: MmaElement;
+    /// The number of that element, as of [`ResultCode`]; 0: it is `E`.
+    const RESULT: u8 = 0;
+    /// Whether it does nothing to a value.
+    const PLAIN: bool = false;
     /// Its operands, beside the values that a source is for.
     type Operands<S: Source>: Copy;
     /// Reads them.
@@ -92,6 +96,7 @@ pub enum Identity {}
 
 impl Epilogue for Identity {
     const ROLLED: bool = false;
+    const PLAIN: bool = true;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = ();
     #[inline(always)]
@@ -177,6 +182,8 @@ impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     const WORDS: u32 = T::WORDS;
     const ROLLED: bool = T::ROLLED;
     type Result<E: MmaElement> = C::Of<E>;
+    const RESULT: u8 = C::NUMBER;
+    const PLAIN: bool = T::PLAIN;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]
     fn read<S: Source>(source: &S) -> Self::Operands<S> {
@@ -199,6 +206,8 @@ pub struct First<M, T>(PhantomData<(M, T)>);
 impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {
     const WORDS: u32 = T::WORDS;
     const ROLLED: bool = T::ROLLED;
+    const RESULT: u8 = T::RESULT;
+    const PLAIN: bool = T::PLAIN;
     type Result<E: MmaElement> = T::Result<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]
@@ -220,6 +229,8 @@ impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {
 /// What results are rounded to: an element, or [`ResultCode`].
 #[doc(hidden)]
 pub trait ResultElement {
+    /// Its number; 0: that of the signature.
+    const NUMBER: u8;
     /// Where the task's signature says `E`.
     type Of<E: MmaElement>: MmaElement;
 }
@@ -230,15 +241,18 @@ pub trait ResultElement {
 pub enum ResultCode<const N: u8> {}
 
 impl ResultElement for ResultCode<0> {
+    const NUMBER: u8 = 0;
     type Of<E: MmaElement> = E;
 }
 
 macro_rules! result_elements {
     ($($element:ident $code:literal)*) => {$(
         impl ResultElement for $element {
+            const NUMBER: u8 = $code;
             type Of<E: MmaElement> = $element;
         }
         impl ResultElement for ResultCode<$code> {
+            const NUMBER: u8 = $code;
             type Of<E: MmaElement> = $element;
         }
     )*};
@@ -257,6 +271,8 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     const ANCHOR: Anchor = Anchor { tensors: TENSORS, scalars: SCALARS, axes: [PLANE, ROW, COLUMN] };
     const WORDS: u32 = T::WORDS;
     const ROLLED: bool = T::ROLLED;
+    const RESULT: u8 = T::RESULT;
+    const PLAIN: bool = T::PLAIN;
     type Result<E: MmaElement> = T::Result<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]
@@ -271,6 +287,33 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
         T::first(source)
+    }
+}
+
+/// What is done with an epilogue, which is a type, and with the element of its results.
+#[doc(hidden)]
+pub trait WithEpilogue {
+    /// What comes of it.
+    type Output;
+    /// What comes of no epilogue: of an instance that has none, which nobody asks for.
+    fn none() -> Self::Output;
+    /// Does it.
+    fn of<T: Epilogue, E: MmaElement>(self) -> Self::Output;
+}
+
+/// The epilogues of several instances, one of which is chosen when a product ends.
+pub(crate) trait Epilogues {
+    /// Does it with the epilogue of instance `op`.
+    fn with<W: WithEpilogue>(op: u32, what: W) -> W::Output;
+}
+
+/// One epilogue, of whatever instance.
+pub(crate) struct Alone<T, E>(PhantomData<(T, E)>);
+
+impl<T: Epilogue, E: MmaElement> Epilogues for Alone<T, E> {
+    #[inline(always)]
+    fn with<W: WithEpilogue>(_: u32, what: W) -> W::Output {
+        what.of::<T, E>()
     }
 }
 

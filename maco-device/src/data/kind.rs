@@ -38,6 +38,8 @@ pub enum Rows {}
 pub enum Columns {}
 /// One of `take`, `index_copy` and `index_add`: rows that data name come through the ring in bulk copies.
 pub enum Indexed {}
+/// One of `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `send` and `ring`: ranks exchange tiles.
+pub enum Collective {}
 /// `#[maco::task(simt)]`: the body is the threads' own.
 pub enum Simt {}
 /// `#[maco::task(simt, warp)]`: the body is one warp's.
@@ -49,6 +51,7 @@ impl Kind for Tiles {}
 impl Kind for Rows {}
 impl Kind for Columns {}
 impl Kind for Indexed {}
+impl Kind for Collective {}
 impl Kind for Simt {}
 impl Kind for Warp {}
 
@@ -58,6 +61,7 @@ impl Several for Tiles {}
 impl Single for Rows {}
 impl Single for Columns {}
 impl Single for Indexed {}
+impl Single for Collective {}
 impl Several for Simt {}
 impl Several for Warp {}
 
@@ -67,6 +71,7 @@ impl Has<Tiles> for Tiles {}
 impl Has<Rows> for Rows {}
 impl Has<Columns> for Columns {}
 impl Has<Indexed> for Indexed {}
+impl Has<Collective> for Collective {}
 impl Has<Simt> for Simt {}
 impl Has<Warp> for Warp {}
 impl Has<Rows> for Tiles {}

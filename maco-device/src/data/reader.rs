@@ -162,7 +162,7 @@ pub struct OutsideRegion {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::View;
+    use maco_abi::View;
 
     /// Against the definition: 0 ≤ p < size and 0 ≤ origin + p < extent.
     #[test]
@@ -197,7 +197,8 @@ mod tests {
     #[test]
     fn a_block_of_eight_stays_in_the_region() {
         let data = [1.0f32; 3 * 60];
-        let view = View { base: data.as_ptr() as u64, rows: 3, cols: 60, row_stride: 60, col_stride: 1, plane_stride: 0, map: 0 };
+        let view =
+            View { base: data.as_ptr() as u64, rows: 3, cols: 60, row_stride: 60, col_stride: 1, plane_stride: 0, map: maco_abi::NO_MAP };
         for origin in [-1, 19, 39] {
             let reader = Reader::new(Tile::<f32, 1, 22>::new(view, 0, 1, origin), false);
             for (row, col) in (-2..=2).flat_map(|row| (-70..70).map(move |col| (row, col))) {

@@ -1,11 +1,13 @@
 //! What a role sees of one task: its descriptor, tiles and scalars. How generated code is called does not belong here.
 
-use crate::abi::{
-    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, NO_MAP, OPERANDS, PARTS_SHIFT, RMSNORM_PROLOGUE, Slot, View,
-};
+use crate::channel::Peer;
 use crate::data::element::Element;
 use crate::data::split_k::SplitK;
 use crate::data::tile::Tile;
+use maco_abi::{
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, Messages, OPERANDS, Part, RMSNORM_PROLOGUE, Ranks,
+    RmsNormPrologue, Slot, ViewEntry,
+};
 
 /// Words of a descriptor.
 const COORD: usize = core::mem::offset_of!(Descriptor, coord) / 4;
@@ -29,6 +31,39 @@ pub(crate) struct Norm<E> {
     pub(crate) weights: Tile<E, 1, 0>,
     /// Added to the mean square.
     pub(crate) epsilon: f32,
+}
+
+/// The ranks of a launch, and which launch it is.
+#[derive(Clone, Copy)]
+pub(crate) struct RankView {
+    /// This one.
+    pub(crate) rank: u32,
+    /// How many there are; 1: there is nothing of what follows.
+    pub(crate) ranks: u32,
+    /// The launch's number, of which 16 bits count.
+    pub(crate) launch: u32,
+    /// Where this rank has the symmetric memory of each.
+    bases: *const u64,
+    /// See [`Ranks::missing`].
+    pub(crate) missing: *mut u32,
+}
+
+impl RankView {
+    const SINGLE: RankView = RankView { rank: 0, ranks: 1, launch: 0, bases: core::ptr::null(), missing: core::ptr::null_mut() };
+
+    /// The symmetric memory of a peer, or of this rank, which there is.
+    #[inline(always)]
+    pub(crate) fn peer<T>(self, rank: u32) -> Peer<T> {
+        // SAFETY: one for each rank; the plan keeps the memory of all ranks mapped while it lives.
+        unsafe { Peer::new(self.bases.add(rank as usize).read() as *mut T) }
+    }
+
+    /// The place so many bytes into this rank's own symmetric memory.
+    #[inline(always)]
+    pub(crate) fn own(self, offset: u64) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { (self.bases.add(self.rank as usize).read() + offset) as *mut u8 }
+    }
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -67,10 +102,16 @@ impl Task {
         self.word(core::mem::offset_of!(Descriptor, task) / 4)
     }
 
+    /// Its instance, read anew: a register through a whole body is worth more.
+    #[inline(always)]
+    pub(crate) fn op(self) -> u32 {
+        self.word(0) & 0xffff
+    }
+
     /// Whether what it reads comes through the ring, wherever it can.
     #[inline(always)]
     pub(crate) fn has_bulk_rows(self) -> bool {
-        self.word(FLAGS) & BULK_ROWS as u32 != 0
+        self.word(FLAGS) & BULK_ROWS.mask() != 0
     }
 
     /// Tile coordinate along one grid axis.
@@ -85,13 +126,12 @@ impl Task {
     pub(crate) fn split_k(self) -> SplitK {
         // How long others that began at the same time may take to end.
         const LOOKS: u32 = 16;
-        let split = self.word(SPLIT) >> 16;
-        let parts = split >> PARTS_SHIFT;
+        let Part { part, parts } = Part::decode(self.word(SPLIT) >> 16);
         SplitK {
-            part: split & ((1 << PARTS_SHIFT) - 1),
+            part,
             parts: if parts == 0 { 1 } else { parts },
             first: self.word(COORD + 2),
-            looks: if self.word(FLAGS) & CONCURRENT_PARTS as u32 != 0 { LOOKS } else { 0 },
+            looks: if self.word(FLAGS) & CONCURRENT_PARTS.mask() != 0 { LOOKS } else { 0 },
             launch: self.launch,
         }
     }
@@ -100,21 +140,25 @@ impl Task {
     #[inline(always)]
     pub fn tile<E: Element, const R: usize, const C: usize>(self, operand: usize, plane: i32, row: i32, col: i32) -> Tile<E, R, C> {
         let operand = if operand < OPERANDS { operand } else { 0 };
-        // SAFETY: `new` promises a valid slot.
-        #[cfg(not(target_arch = "nvptx64"))]
-        let view = unsafe { (&raw const (*self.place).views).cast::<View>().add(operand).read() };
-        #[cfg(target_arch = "nvptx64")]
-        let view = {
-            let at = self.place + (core::mem::offset_of!(Slot, views) + operand * size_of::<View>()) as u32;
-            // SAFETY: as above; views lie at 32-byte boundaries.
-            let ([low, high, rows, cols], [row_stride, col_stride, plane_stride, map]) =
-                unsafe { (crate::ptx::memory::read_shared4(at), crate::ptx::memory::read_shared4(at + 16)) };
-            View { base: low as u64 | (high as u64) << 32, rows, cols, row_stride, col_stride, plane_stride, map }
-        };
-        let tile = Tile::new(view, plane, row, col);
+        let tile = Tile::new(self.entry(operand).as_view(), plane, row, col);
         #[cfg(not(target_arch = "nvptx64"))]
         let tile = tile.of_parameter(operand as u32);
         tile
+    }
+
+    /// Entry `number` of the call's views, which there is.
+    #[inline(always)]
+    fn entry(self, number: usize) -> ViewEntry {
+        // SAFETY: `new` promises a valid slot.
+        #[cfg(not(target_arch = "nvptx64"))]
+        return unsafe { (&raw const (*self.place).views).cast::<ViewEntry>().add(number).read() };
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let at = self.place + (core::mem::offset_of!(Slot, views) + number * size_of::<ViewEntry>()) as u32;
+            // SAFETY: as above; entries lie at 32-byte boundaries.
+            let ([a, b, c, d], [e, f, g, h]) = unsafe { (crate::ptx::memory::read_shared4(at), crate::ptx::memory::read_shared4(at + 16)) };
+            ViewEntry::decode([a, b, c, d, e, f, g, h])
+        }
     }
 
     /// The launch's table of tensor maps.
@@ -128,38 +172,36 @@ impl Task {
     /// The task's RMSNorm prologue, if it has one.
     #[inline(always)]
     pub(crate) fn norm<E: Element>(self) -> Option<Norm<E>> {
-        if self.word(FLAGS) & RMSNORM_PROLOGUE as u32 == 0 {
+        if self.word(FLAGS) & RMSNORM_PROLOGUE.mask() == 0 {
             return None;
         }
-        let weights: Tile<E, 1, 0> = self.tile(OPERANDS - 1, 0, 0, 0);
-        Some(Norm { weights, epsilon: f32::from_bits(weights.view.map) })
+        let prologue = self.entry(OPERANDS - 1).as_rmsnorm();
+        Some(Norm { weights: Tile::new(prologue.view(), 0, 0, 0), epsilon: f32::from_bits(prologue.epsilon) })
     }
 
     /// The number of the task's prologue: not 0, and that of no RMSNorm prologue with other weights or another epsilon, nor of another elementwise
     /// prologue; 0 if it has none.
     #[inline(always)]
     pub(crate) fn prologue(self) -> u32 {
-        if self.word(FLAGS) & (RMSNORM_PROLOGUE | ELEMENTWISE_PROLOGUE) as u32 == 0 {
+        if self.word(FLAGS) & RMSNORM_PROLOGUE.with(ELEMENTWISE_PROLOGUE).mask() == 0 {
             return 0;
         }
-        self.word((core::mem::offset_of!(Slot, views) + (OPERANDS - 1) * size_of::<View>() + core::mem::offset_of!(View, plane_stride)) / 4)
+        // Both records have it in the same place.
+        const NUMBER: usize =
+            core::mem::offset_of!(Slot, views) + (OPERANDS - 1) * size_of::<ViewEntry>() + core::mem::offset_of!(RmsNormPrologue, number);
+        self.word(NUMBER / 4)
     }
 
     /// What is mapped before the task, which is [`ELEMENTWISE_PROLOGUE`], multiplies it; by which instance; and how the slot of that begins.
     #[inline(always)]
     pub(crate) fn elementwise_prologue<E: Element>(self) -> (Tile<E, 0, 0>, u32, u32) {
-        let Tile { view, .. } = self.tile::<E, 0, 0>(OPERANDS - 1, 0, 0, 0);
-        // See `abi::elementwise_prologue`.
-        let (axis, most) = (view.col_stride >> 8 & 0xff, view.col_stride & 0xff);
-        let first = self.coord(axis as usize) as u32 * most;
-        let rows = if view.rows - first < most { view.rows - first } else { most };
-        let base = view.base + first as u64 * view.row_stride as u64 * E::BYTES as u64;
-        let x = View { base, rows, col_stride: 1, plane_stride: 0, map: NO_MAP, ..view };
-        (Tile::new(x, 0, 0, 0), view.map, view.col_stride & 0xffff_0000)
+        let prologue = self.entry(OPERANDS - 1).as_elementwise();
+        let x = prologue.view(self.coord(prologue.axis.into()) as u32, E::BYTES);
+        (Tile::new(x, 0, 0, 0), prologue.instance, Descriptor::head(0, prologue.scalar))
     }
 
     /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many
-    /// there are is where the view of a tensor of three axes has its [`View::plane_stride`].
+    /// there are is where the view of a tensor of three axes has its [`maco_abi::View::plane_stride`].
     #[inline(always)]
     pub fn plane(self, by: usize, at: i32) -> i32 {
         let by: Tile<u32, 1, 1> = self.tile(by, 0, 0, at);
@@ -168,7 +210,33 @@ impl Task {
         }
         // SAFETY: the position is inside a live tensor, which nobody writes while a task reads it.
         let name = unsafe { by.pointer(0, 0).read() };
-        if name < by.view.plane_stride { name as i32 } else { -1 }
+        if name < by.view.names() { name as i32 } else { -1 }
+    }
+
+    /// The ranks of the launch, and where the messages of this task's call lie, which is a collective.
+    #[inline(always)]
+    pub(crate) fn ranks(self) -> (RankView, Messages) {
+        // SAFETY: `new` promises a live launch; nobody writes its tables while it runs.
+        let ranks = unsafe { (*self.launch).ranks as *const Ranks };
+        if ranks.is_null() {
+            return (RankView::SINGLE, Messages::default());
+        }
+        // SAFETY: as above.
+        let Ranks { rank, ranks, bases, missing } = unsafe { ranks.read() };
+        let view = RankView { rank, ranks, launch: self.launch_number(), bases: bases as *const u64, missing: missing as *mut u32 };
+        (view, self.entry(OPERANDS - 1).as_messages())
+    }
+
+    /// The number of the launch, of which 16 bits count: those of [`maco_abi::State::left`], which all executors have still to leave.
+    #[inline(always)]
+    fn launch_number(self) -> u32 {
+        #[cfg(target_arch = "nvptx64")]
+        return (crate::shared_memory::SharedMemory(crate::ptx::special::place_again().1).epoch() >> 16).wrapping_sub(1);
+        // SAFETY: as above; the state is a live plan's.
+        #[cfg(not(target_arch = "nvptx64"))]
+        unsafe {
+            crate::hardware::gpu_scope::load_relaxed(&raw const (*((*self.launch).state as *const maco_abi::State)).left) >> 16
+        }
     }
 
     /// Scalar argument `n`.

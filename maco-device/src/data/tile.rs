@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use crate::abi::View;
 use crate::data::element::Element;
 use crate::hardware::special;
+use maco_abi::{NO_MAP, View};
 
 /// The region of one parameter that one task touches: `R` rows and `C` columns, 0 for a whole axis.
 ///
@@ -66,6 +66,27 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         clip(self.view.cols, self.col, C)
     }
 
+    /// The same tile as one of `rows` rows and all columns, whatever its type says: its part of the tensor by itself.
+    #[inline(always)]
+    pub(crate) fn part(self, rows: u32) -> Tile<E, 0, 0> {
+        let left = if self.plane < 0 { 0 } else { clip(self.view.rows, self.row, 0) };
+        let rows = if left < rows { left } else { rows };
+        let view = View { base: self.pointer(0, 0) as u64, rows, cols: clip(self.view.cols, self.col, 0), ..self.view };
+        let tile = Tile::new(view, 0, 0, 0);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let tile = tile.of_parameter(self.operand);
+        tile
+    }
+
+    /// The same tile without a size.
+    #[inline(always)]
+    pub(crate) fn unsized_tile(self) -> Tile<E, 0, 0> {
+        let tile = Tile::new(self.view, self.plane, self.row, self.col);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let tile = tile.of_parameter(self.operand);
+        tile
+    }
+
     /// Elements from one row to the next.
     #[inline(always)]
     pub fn row_stride(self) -> u32 {
@@ -96,6 +117,12 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         Tile { near: self.near, ..Tile::new(self.view, self.plane, self.row, self.col) }
     }
 
+    /// The same tile of another plane.
+    #[inline(always)]
+    pub(crate) fn of_plane(self, plane: i32) -> Self {
+        Tile { plane, ..self }
+    }
+
     /// The rows of the tile from row `first` on.
     #[inline(always)]
     pub(crate) fn below(self, first: u32) -> Self {
@@ -106,7 +133,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     pub(crate) fn nearby(self, near: u32, pitch: u32) -> Self {
         let base = special::generic(near);
-        let view = View { base, rows: self.rows(), cols: self.cols(), row_stride: pitch, col_stride: 1, plane_stride: 0, map: 0 };
+        let view = View { base, rows: self.rows(), cols: self.cols(), row_stride: pitch, col_stride: 1, plane_stride: 0, map: NO_MAP };
         Tile { near, ..Self::new(view, 0, 0, 0) }
     }
 
@@ -340,7 +367,7 @@ impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongColumns> for Operand<E
             view: t.view,
             plane: t.plane,
             row: t.row,
-            col: t.col + (self.k * crate::abi::columns(E::BYTES)) as i32,
+            col: t.col + (self.k * maco_abi::columns(E::BYTES)) as i32,
             along_rows: false,
         }
     }
@@ -355,7 +382,7 @@ impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongRows> for Operand<E, (
         OperandTile {
             view: t.view,
             plane: t.plane,
-            row: t.row + (self.k * crate::abi::columns(E::BYTES)) as i32,
+            row: t.row + (self.k * maco_abi::columns(E::BYTES)) as i32,
             col: t.col,
             along_rows: true,
         }
@@ -365,8 +392,8 @@ impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongRows> for Operand<E, (
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::Tile;
-    use crate::abi::View;
     use crate::data::element::{Element, bf16};
+    use maco_abi::{NO_MAP, View};
 
     fn address<E: Element>(view: View, plane: i32, (row, col): (i32, i32), (down, right): (i32, i32)) -> u64 {
         Tile::<E, 0, 0>::new(view, plane, row, col).pointer(down, right) as u64
@@ -381,7 +408,7 @@ mod tests {
         assert_eq!(address::<bf16>(flat, 0, (0, 0), (1_048_575, 65_535)), base + 2 * ((1 << 36) - 1));
         let turned = View { base, rows: 1 << 16, cols: 1 << 20, row_stride: 1, col_stride: 1 << 16, ..View::default() };
         assert_eq!(address::<f32>(turned, 0, (5, 1_000_000), (0, 3)), base + 4 * (5 + 1_000_003 * 65_536));
-        let planes = View { base, rows: 3, cols: 5, row_stride: 5, col_stride: 1, plane_stride: u32::MAX, map: 0 };
+        let planes = View { base, rows: 3, cols: 5, row_stride: 5, col_stride: 1, plane_stride: u32::MAX, map: NO_MAP };
         assert_eq!(address::<f32>(planes, 100, (1, 2), (1, 2)), base + 4 * (100 * 4_294_967_295 + 14));
         let long = View { base, rows: 2, cols: i32::MAX as u32, row_stride: i32::MAX as u32, col_stride: 1, ..View::default() };
         assert_eq!(address::<f32>(long, 0, (1, 0), (0, i32::MAX - 1)), base + 4 * (2 * 2_147_483_647 - 1));

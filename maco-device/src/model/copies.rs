@@ -5,8 +5,8 @@ use super::memory::swizzled;
 use super::shared::Shared;
 use super::thread::Modelled;
 use super::{phase, special};
-use crate::abi::{self, ROW_BYTES, TensorMap};
 use crate::math::tf32;
+use maco_abi::{self as abi, ROW_BYTES, TensorMap};
 
 /// A row of a box.
 type Row = [u8; ROW_BYTES as usize];

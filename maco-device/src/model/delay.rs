@@ -22,7 +22,7 @@ thread_local! {
 impl Delays {
     /// Of the thread that plays hardware thread `number` of CTA `block`, the schedulers' behind those of workers; none if `seed` is 0.
     pub fn new(seed: u32, block: u32, number: u32) -> Delays {
-        let state = (u64::from(seed) << 32 | u64::from(block * crate::abi::THREADS + number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let state = (u64::from(seed) << 32 | u64::from(block * maco_abi::THREADS + number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Delays { seed, slow: seed != 0 && state >> 40 & 1 == 1, state: Cell::new(state) }
     }
 

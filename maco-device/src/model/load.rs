@@ -1,6 +1,6 @@
 //! Copies to shared memory that have been issued: what they copy, and where from.
 
-use crate::abi::{self, TensorMap};
+use maco_abi::{self as abi, TensorMap};
 
 /// Where in which tensor a box lies.
 #[derive(Clone, Copy)]

@@ -141,6 +141,6 @@ mod tests {
     #[should_panic = "is not in shared memory"]
     fn addresses_are_checked() {
         // SAFETY: the address is refused.
-        alone(1, |_| unsafe { init(BASE + crate::abi::SHARED_BYTES, 1) });
+        alone(1, |_| unsafe { init(BASE + maco_abi::SHARED_BYTES, 1) });
     }
 }

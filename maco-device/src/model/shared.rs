@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::load::Load;
-use crate::abi::SHARED_BYTES;
+use maco_abi::SHARED_BYTES;
 
 /// First address of shared memory: not 0, so that an address without it is noticed.
 pub const BASE: u32 = 1024;

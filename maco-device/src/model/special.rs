@@ -54,9 +54,9 @@ pub fn clock() -> u64 {
 const TICK: u64 = 16;
 
 /// Both clocks at one moment.
-pub fn stamp() -> crate::abi::Stamp {
+pub fn stamp() -> maco_abi::Stamp {
     let ticks = clock();
-    crate::abi::Stamp { ticks, nanoseconds: ticks * TICK }
+    maco_abi::Stamp { ticks, nanoseconds: ticks * TICK }
 }
 
 /// The multiprocessor: there are none here.

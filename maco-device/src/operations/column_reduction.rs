@@ -3,7 +3,6 @@
 //! TMA boxes bring the tile through the ring: its rows are short and far apart, and a box is one copy. A stage has some rows of the whole tile, in swizzled panels
 //! of 128 bytes. Where TMA cannot copy the tensor, the consumers load it themselves, and get the same bits.
 
-use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 use crate::data::element::Element;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
@@ -14,6 +13,7 @@ use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::sync::ring::Ring;
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 
 /// Lanes of a warp that stand side by side where columns are reduced, each with eight of them.
 const ACROSS: u32 = 2;
@@ -46,7 +46,7 @@ const fn panels<E: Element>(cols: usize) -> u32 {
 #[inline(always)]
 fn comes_through_ring<E: Element, const R: usize, const C: usize>(x: Tile<E, R, C>, task: Task) -> bool {
     let may = const { panels::<E>(C) > 0 };
-    may & task.has_bulk_rows() & (x.view.map != NO_MAP)
+    may & task.has_bulk_rows() & !x.view.map.is_none()
 }
 
 /// Whether columns of a tile of so many are reduced from the ring: the threads have all of them together.

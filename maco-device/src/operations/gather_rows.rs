@@ -4,7 +4,6 @@
 //! indices too, and make such a row zeros. Weighted sums of rows, short rows, and tables without aligned 16-byte pieces do not belong here: the consumers load
 //! those themselves ([`SimtConsumer::blocks`] and its like).
 
-use crate::abi::PAGE_BYTES;
 use crate::data::element::{Element, words};
 use crate::data::task::Task;
 use crate::data::tile::Tile;
@@ -12,6 +11,7 @@ use crate::hardware::{special, tma};
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::sync::ring::Ring;
+use maco_abi::PAGE_BYTES;
 
 /// Least bytes of a row that comes: a copy of its own takes the loader as long as one of these (docs/internals/memory.md, "Bulk copies have a price each").
 const LEAST: u32 = PAGE_BYTES / FOUR;

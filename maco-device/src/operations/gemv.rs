@@ -3,21 +3,14 @@
 //! It is a function of its own, one for all calls with the same tiles. It has many instructions, each of which runs once or twice in a task. Cold code stalls on
 //! instruction fetch for longer than it runs (docs/internals/gemv.md).
 
-use crate::abi::{NO_MAP, View};
 use crate::data::element::HalfElement;
-use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::{barrier, fence, special, warp};
-use crate::operations::in_band_flags;
 use crate::operations::mma_sync::{self, Columns, MmaSync};
 use crate::operations::row_stages;
 use crate::shared_memory::{self, SharedMemory};
 use crate::sync::ring::Ring;
-
-/// Of [`sum`]: operand A has in-band flags.
-pub const IN_BAND_FLAGS: u32 = 1 << 30;
-/// Of [`sum`]: rows come through the ring.
-pub const BULK_ROWS: u32 = 1 << 31;
+use maco_abi::{NO_MAP, View};
 
 /// Two words as one, the first one below.
 #[inline(always)]
@@ -25,39 +18,21 @@ pub fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// Receives operand A if it has in-band flags; then adds up the products of the task's stages, and leaves each warp's part in the last of them. The ring
-/// behind them, and that stage: see [`Ring::unpack_stage`]. `word` is how many chunks were staged, with [`IN_BAND_FLAGS`] and [`BULK_ROWS`]; without
-/// the latter there are no stages. Operand A lies at `base`, with rows and columns of `shape`, `stride` elements from one to the next; `w` are rows and
+/// Adds up the products of the task's stages, and leaves each warp's part in the last of them. The ring behind them, and that stage: see
+/// [`Ring::unpack_stage`]. Operand A lies at `base`, with rows and columns of `shape`, `stride` elements from one to the next; `w` are rows and
 /// columns of the weights.
 ///
 /// # Safety
-/// All consumers call, whole converged warps, in a task that is published, in the order of its loader. Tensors are live, and nobody writes them;
-/// as of [`in_band_flags::receive`].
+/// All consumers call, whole converged warps, in a task that is published, whose rows come through the ring, in the order of its loader. Tensors are live, and
+/// nobody writes them.
 #[inline(never)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn sum<E: HalfElement, const I: usize, const J: usize>(
-    task: Task,
-    ring: u64,
-    smem: u32,
-    word: u32,
-    base: u64,
-    shape: u64,
-    stride: u32,
-    w: u64,
-) -> u64 {
+pub unsafe fn sum<E: HalfElement, const I: usize, const J: usize>(ring: u64, smem: u32, base: u64, shape: u64, stride: u32, w: u64) -> u64 {
     let (smem, thread) = (SharedMemory(smem), special::thread_again() - 128);
     let lane = thread % 32;
     let mut ring = Ring::unpack(smem, ring);
     let view =
         View { base, rows: shape as u32, cols: (shape >> 32) as u32, row_stride: stride, col_stride: 1, plane_stride: 0, map: NO_MAP };
-    let mut x: Tile<E, I, 0> = Tile::new(view, 0, 0, 0);
-    if word & IN_BAND_FLAGS != 0 {
-        // SAFETY: passed on from the caller.
-        x = unsafe { in_band_flags::receive(smem, x, task, word & !(IN_BAND_FLAGS | BULK_ROWS), thread) };
-    }
-    if word & BULK_ROWS == 0 {
-        return ring.packed();
-    }
+    let x: Tile<E, I, 0> = Tile::new(view, 0, 0, 0);
     let w = (w as u32, (w >> 32) as u32);
     let mut sums = MmaSync::<I, J>::new();
     // SAFETY: (of calls) the task has waited for its inputs, or has a copy, and nobody writes them while it runs.

@@ -3,7 +3,6 @@
 //! The writer stores each element in a word with the launch's number above it. A word is never torn: a reader that sees the number sees the element. So the two need
 //! no fence, and the flag says nothing about other data (the LL protocol of NCCL, with words of half the size).
 
-use crate::abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 use crate::data::element::HalfElement;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
@@ -11,6 +10,7 @@ use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, gpu_scope, memory, special, warp};
 use crate::operations::rmsnorm_prologue;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
+use maco_abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 
 /// Eight elements on their way.
 #[derive(Clone, Copy)]
@@ -138,22 +138,25 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(smem: SharedMemory, x: Tile<E
     }
 }
 
-/// Waits until all of `x` has come, and gives a copy of it in the staging memory, or of its rows' norm if `task` makes that: the one that a
-/// task before has made, if nothing was staged since. Never more than until the CTA is let through.
+/// Waits until all of operand A has come, and makes a copy of it in the staging memory: [`copy`]. One that a
+/// task before has made stays, if nothing was staged since. Never more than until the CTA is let through.
 ///
 /// # Safety
 /// All consumers call, whole converged warps, in a task that is published, with at least one barrier of theirs behind. `x` has words, and is
 /// no larger than a plan allows; nothing that was staged still has to be sent, and no consumer reads a copy made before. `staged` chunks have
 /// been. Nobody writes the weights of the task's norm, which are of a live tensor and as many as `x` has columns.
-#[inline(always)]
-pub unsafe fn receive<E: HalfElement, const I: usize>(
-    smem: SharedMemory,
-    x: Tile<E, I, 0>,
-    task: Task,
-    staged: u32,
-    thread: u32,
-) -> Tile<E, I, 0> {
-    let (rows, cols) = (x.rows(), x.cols());
+///
+/// Not 0 if the norm of the rows is still to be made of the copy: by [`rmsnorm_prologue::make`], which is not called here, since a function that calls another takes
+/// the registers of both.
+///
+/// A function of its own, one for all tiles: each GEMV of a kernel would have a copy. `x` lies at `base`, with rows and columns of `shape`, the rows below, and
+/// `stride` elements from one row to the next.
+#[inline(never)]
+pub unsafe fn receive<E: HalfElement>(task: Task, smem: u32, base: u64, shape: u64, stride: u32, staged: u32) -> u32 {
+    let (smem, thread) = (SharedMemory(smem), special::thread_again() - 128);
+    let (rows, cols) = (shape as u32, (shape >> 32) as u32);
+    let view = View { base, rows, cols, row_stride: stride, col_stride: 1, plane_stride: 0, map: NO_MAP };
+    let x: Tile<E, 0, 0> = Tile::new(view, 0, 0, 0);
     let to = smem.chunk(0);
     // Of the slot, nothing is kept in registers while `x` is polled for.
     if !warp::all(smem.is_copied(copy_key(x, task, staged))) {
@@ -168,12 +171,9 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
         if thread == 0 {
             smem.set_copied(copy_key(x, task, staged));
         }
-        if task.norm::<E>().is_some() {
-            // SAFETY: all consumers come here, who have received `x` together.
-            unsafe { rmsnorm_prologue::make::<E>(task, to, rows, cols) };
-        }
+        return task.norm::<E>().is_some() as u32;
     }
-    copy(smem, x)
+    0
 }
 
 /// Where consumers keep `x` when they have received it.

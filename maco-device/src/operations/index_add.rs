@@ -3,7 +3,6 @@
 //! A row of y is one warp's, which keeps its sum in registers until all that is added to it has come. So it has to find the indices that name one row: in shared
 //! memory they are chained, each with the next one of its chain. Where there are more than find room, each warp lists those of some of its rows at a time.
 
-use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
 use crate::data::reader::Reader;
@@ -14,6 +13,7 @@ use crate::math::zip8;
 use crate::operations::scatter::NONE;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::sync::ring::{Ring, Stage};
+use maco_abi::PAGE_BYTES;
 
 /// Most pages of chains or lists.
 const TABLE: u32 = 8;

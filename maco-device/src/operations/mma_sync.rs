@@ -14,7 +14,7 @@ use crate::operations::row_stages;
 use crate::ptx::{matrix, memory};
 
 /// Sums that are made of each dot product: one per warp.
-pub const PARTS: u32 = crate::abi::CONSUMERS / 32;
+pub const PARTS: u32 = maco_abi::CONSUMERS / 32;
 
 /// Eight elements.
 type Eight = [u32; 4];

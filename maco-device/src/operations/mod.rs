@@ -2,6 +2,7 @@
 //!
 //! Which role takes part in what does not belong here: see [`crate::role`].
 
+pub mod collective;
 pub mod column_reduction;
 pub mod gather_rows;
 pub mod gemv;
@@ -15,7 +16,7 @@ pub mod mma_sync;
 #[path = "modelled_mma_sync.rs"]
 pub mod mma_sync;
 pub mod order;
-mod rmsnorm_prologue;
+pub mod rmsnorm_prologue;
 pub mod row_stages;
 pub mod scatter;
 pub mod simt_consumer;

@@ -7,16 +7,16 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::abi::{self, BOX, ROW_BYTES};
 use crate::data::element::{MmaElement, MmaFormat, pack};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::data::tile_shape::TileShape;
 use crate::hardware::{memory, scratch};
-use crate::operations::staging::{columns, place};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
+use maco_abi::{self as abi, BOX, ROW_BYTES};
 
 /// Rows of a warpgroup, and of a chunk.
 const ROWS: usize = BOX as usize;
@@ -120,7 +120,7 @@ impl Wgmma {
 
     /// All zero.
     pub fn zeros<const I: usize, const J: usize>(&self) -> Sum {
-        Rc::new(RefCell::new(vec![0.0; ROWS * columns(I, J)]))
+        Rc::new(RefCell::new(vec![0.0; ROWS * TileShape::of(I as u32, J as u32).own_columns() as usize]))
     }
 
     /// Asks for `sum += a · bᵀ` over one step.
@@ -133,7 +133,7 @@ impl Wgmma {
         self.open.push(Product {
             sum: sum.clone(),
             a: Operand { at: a, kept: ROWS, along_rows: along.0 && lies },
-            b: Operand { at: b, kept: columns(I, J), along_rows: along.1 && lies },
+            b: Operand { at: b, kept: TileShape::of(I as u32, J as u32).own_columns() as usize, along_rows: along.1 && lies },
             step: abi::columns(E::BYTES) as usize,
             element_at: element_at::<E>,
         });
@@ -160,6 +160,11 @@ impl Wgmma {
     pub fn wait_all<const I: usize, const J: usize>(&mut self, _: &mut Sum) {
         self.groups.drain(..).flatten().for_each(Product::make);
     }
+}
+
+/// No chunk.
+pub fn empty() -> Chunk {
+    Chunk::default()
 }
 
 /// Up to two chunks that wait.
@@ -219,19 +224,13 @@ impl Source for Element {
 }
 
 /// Chunk `own` of the 64 rows of `sum`, after the epilogue `T`; the `number`-th of this warpgroup's part of the tile that `task` makes.
-fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
-    sum: &[f32],
-    own: usize,
-    number: usize,
-    task: Task,
-    thread: u32,
-) -> Chunk {
+fn packed<T: Epilogue, E: MmaElement>(sum: &[f32], own: usize, number: usize, shape: TileShape, task: Task, thread: u32) -> Chunk {
     let each = abi::columns(E::BYTES) as usize;
     let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
     let [plane, down, across] = T::ANCHOR.axes;
     let value = |row: usize, col: usize, value: f32| {
-        let (first, left) = place::<I, J>(thread / 128, (number * each + col) as u32);
-        let place = [at(plane), at(down) * I as i32 + first + row as i32, at(across) * J as i32 + left];
+        let (first, left) = shape.place(thread / 128, (number * each + col) as u32);
+        let place = [at(plane), at(down) * shape.rows() as i32 + first + row as i32, at(across) * shape.columns() as i32 + left];
         let operands = T::read(&Element { task, anchor: T::ANCHOR, place });
         T::apply::<Element>(value, &operands, 0)
     };
@@ -248,8 +247,8 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
 }
 
 /// Chunk `N` of this warpgroup's columns.
-pub fn chunk<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(sum: &Sum, task: Task, thread: u32) -> Chunk {
-    packed::<T, E, I, J>(&sum.borrow(), N, N, task, thread)
+pub fn chunk<T: Epilogue, E: MmaElement, const N: usize>(sum: &Sum, shape: TileShape, task: Task, thread: u32) -> Chunk {
+    packed::<T, E>(&sum.borrow(), N, N, shape, task, thread)
 }
 
 /// A sum whose chunks are asked for one after another.
@@ -261,8 +260,8 @@ impl Turning {
     }
 
     /// [`chunk`] `number`.
-    pub fn front<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&self, number: u32, task: Task, thread: u32) -> Chunk {
-        packed::<T, E, I, J>(&self.0.borrow(), number as usize, number as usize, task, thread)
+    pub fn front<T: Epilogue, E: MmaElement>(&self, number: u32, shape: TileShape, task: Task, thread: u32) -> Chunk {
+        packed::<T, E>(&self.0.borrow(), number as usize, number as usize, shape, task, thread)
     }
 
     /// Keeps what was made of the last one.
@@ -292,11 +291,11 @@ fn own(chunk: *const u32, thread: u32) -> *mut f32 {
 /// Writes this warpgroup's part of `sum`, chunk after chunk from `at` on, but none that is `owned`.
 ///
 /// # Safety
-/// `at` is the memory of a partial sum of an `I` × `J` tile.
-pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: OwnedChunks, thread: u32) {
-    for chunk in (0..columns(I, J) / WIDTH).filter(|&chunk| !owned.has(chunk as u32)) {
+/// `at` is the memory of a partial sum of a tile of this shape.
+pub unsafe fn keep(sum: &Sum, shape: TileShape, at: *mut u32, owned: OwnedChunks, thread: u32) {
+    for chunk in (0..shape.own_columns() as usize / WIDTH).filter(|&chunk| !owned.has(chunk as u32)) {
         // SAFETY: passed on from the caller.
-        unsafe { keep_columns(&chunk_of::<I, J>(sum, chunk), at.wrapping_add(2 * COLUMNS * chunk), thread) };
+        unsafe { keep_columns(&chunk_of(sum, shape, chunk), at.wrapping_add(2 * COLUMNS * chunk), thread) };
     }
 }
 
@@ -310,14 +309,14 @@ pub unsafe fn keep_columns(sum: &Columns, at: *mut u32, thread: u32) {
 }
 
 /// This warpgroup's part of chunk `chunk` of a sum.
-fn chunk_of<const I: usize, const J: usize>(sum: &Sum, chunk: usize) -> Columns {
-    sum.borrow().chunks_exact(columns(I, J)).flat_map(|row| &row[chunk * WIDTH..][..WIDTH]).copied().collect()
+fn chunk_of(sum: &Sum, shape: TileShape, chunk: usize) -> Columns {
+    sum.borrow().chunks_exact(shape.own_columns() as usize).flat_map(|row| &row[chunk * WIDTH..][..WIDTH]).copied().collect()
 }
 
 /// Chunk `first` of a sum, and the one behind it if there is one.
-pub fn owned<const I: usize, const J: usize>(sum: &Sum, first: u32) -> (Columns, Columns) {
-    let last = columns(I, J) / WIDTH - 1;
-    let chunk = |chunk: u32| chunk_of::<I, J>(sum, last.min(chunk as usize));
+pub fn owned(sum: &Sum, shape: TileShape, first: u32) -> (Columns, Columns) {
+    let last = shape.own_columns() as usize / WIDTH - 1;
+    let chunk = |chunk: u32| chunk_of(sum, shape, last.min(chunk as usize));
     (chunk(first), chunk(first + 1))
 }
 
@@ -342,13 +341,8 @@ pub unsafe fn add(sum: &mut Columns, at: impl Fn(u32) -> *const u32, count: u32,
 }
 
 /// Chunk `N` of 64 columns of a sum that was added up, which begin with chunk `first` of this warpgroup's part.
-pub fn whole<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(
-    sum: &Columns,
-    first: u32,
-    task: Task,
-    thread: u32,
-) -> Chunk {
-    packed::<T, E, I, J>(sum, N, first as usize + N, task, thread)
+pub fn whole<T: Epilogue, E: MmaElement, const N: usize>(sum: &Columns, first: u32, shape: TileShape, task: Task, thread: u32) -> Chunk {
+    packed::<T, E>(sum, N, first as usize + N, shape, task, thread)
 }
 
 /// Writes a chunk to the swizzled box at `at`.
@@ -363,16 +357,16 @@ pub unsafe fn write(at: u32, _: u32, chunk: Chunk) {
     }
 }
 
-/// Applies the elementwise prologue of operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the operand, and
+/// Applies the elementwise prologue of operand A to `rows` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the operand, and
 /// columns are the contraction's; `across`: the other way round, 64 columns of the operand after another. The contraction goes on for `left` elements.
 /// Each warpgroup has every second row.
 ///
 /// # Safety
 /// The rows are the consumers', and nobody else's until they meet.
-pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
+pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement>(at: u32, rows: u32, across: bool, left: i32, task: Task, thread: u32) {
     let (scalars, step) = (Scalars::of::<T>(task), abi::columns(E::BYTES));
     let f = T::first(&scalars);
-    for row in (thread / 128..I as u32).step_by(2) {
+    for row in (thread / 128..rows).step_by(2) {
         for col in 0..step {
             if (if across { row % step } else { col }) as i32 >= left {
                 continue;

@@ -6,13 +6,13 @@
 //!
 //! It is a function of its own, called where the GEMV holds nearly no registers: inlined, it made GEMVs spill.
 
-use crate::abi::{CONSUMERS, STAGING_BYTES, in_band_stride, rmsnorm_bytes};
 use crate::data::element::HalfElement;
 use crate::data::exchange::{across, eight};
 use crate::data::rmsnorm;
 use crate::data::task::{Norm, Task};
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, memory, special, warp};
+use maco_abi::{CONSUMERS, STAGING_BYTES, in_band_stride, rmsnorm_bytes};
 
 /// Sums of blocks that a lane has on their way together.
 const SUMS: u32 = 8;
@@ -56,7 +56,7 @@ pub unsafe fn fetch<E: HalfElement>(norm: Norm<E>, at: u32, rows: u32, cols: u32
 ///
 /// # Safety
 /// All consumers call, whole converged warps, behind a barrier that has made the rows known, and the weights that [`fetch`] has brought. Behind these is
-/// room for [`crate::abi::rmsnorm_bytes`]. Weights are of a live tensor, and nobody writes them.
+/// room for [`maco_abi::rmsnorm_bytes`]. Weights are of a live tensor, and nobody writes them.
 #[inline(never)]
 pub unsafe fn make<E: HalfElement>(task: Task, at: u32, rows: u32, cols: u32) {
     if let Some(norm) = task.norm() {

@@ -3,7 +3,6 @@
 //! For a GEMV, a stage has all rows of a tile of weights, and as many columns as fit. For elementwise and row operations, a stage has some rows of one tile; tiles
 //! that are read together have stages in turn. Loader and consumers both compute from the tiles what comes through the ring, and how much of it is in a stage.
 
-use crate::abi::{self, PAGE_BYTES, PAGES};
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
@@ -11,6 +10,7 @@ use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::tma;
 use crate::sync::ring::{Ring, Room};
+use maco_abi::{self as abi, PAGE_BYTES, PAGES};
 
 /// Pages of a stage of `rows` rows. Small stages come and go evenly, which counts where products wait for each other (docs/internals/gemv.md); but rows that
 /// one thread copies one by one take it as long if they are short: many get more space.
@@ -18,9 +18,15 @@ pub const fn pages(rows: usize) -> u32 {
     if rows > 16 { 4 } else { 2 }
 }
 
-/// Columns of a stage of `rows` rows of two-byte elements.
+/// Columns of a stage of `rows` rows of two-byte elements; 8, 16 or 32 rows, for which nothing is divided.
+#[inline(always)]
 pub const fn columns(rows: usize) -> u32 {
-    pages(rows) * PAGE_BYTES / 2 / rows as u32
+    let elements = pages(rows) * PAGE_BYTES / 2;
+    match rows {
+        8 => elements / 8,
+        16 => elements / 16,
+        _ => elements / 32,
+    }
 }
 
 /// Whether a stage of `rows` rows has those that a box of weights in pieces has.

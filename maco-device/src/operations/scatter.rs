@@ -2,7 +2,6 @@
 //!
 //! Gathers do not belong here: see `generic_loads.rs` and `gather_rows.rs`. Sums of rows: `index_add.rs`.
 
-use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
 use crate::data::task::Task;
@@ -11,6 +10,7 @@ use crate::hardware::{barrier, fence, memory, warp};
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::sync::ring::Ring;
+use maco_abi::PAGE_BYTES;
 
 /// No position: of an index that is not there.
 pub(super) const NONE: u32 = u32::MAX;

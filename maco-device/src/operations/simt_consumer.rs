@@ -2,7 +2,6 @@
 //!
 //! What is computed does not belong here. The same code runs on every device; only the numbers of threads and lanes differ.
 
-use crate::abi::CONSUMERS;
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
 use crate::data::lane_pairs;
@@ -16,6 +15,7 @@ use crate::operations::order::Mapping;
 use crate::operations::row_stages::{self, Stages};
 use crate::shared_memory::SharedMemory;
 use crate::sync::ring::Ring;
+use maco_abi::CONSUMERS;
 
 /// Blocks of eight elements that a thread has on their way before it needs the first, each of this many accesses of 16 bytes.
 const fn together(accesses: u32) -> u32 {

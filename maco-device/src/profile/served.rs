@@ -3,7 +3,7 @@
 //! A record is from the first message or ready task behind a vain sweep to the end of the last sweep that found any, and is written in the
 //! vain sweep behind it, where nobody waits for the scheduler. So sweeps that follow one another are one record.
 
-use crate::abi::{KIND_SERVE, Launch, Profile, ROLES, Record, served};
+use maco_abi::{KIND_SERVE, Launch, Profile, ROLES, Record, served};
 
 /// Behind the profiles of a launch: the records of scheduler `number`.
 #[inline(always)]
@@ -138,8 +138,8 @@ mod thread {
     use std::cell::Cell;
 
     use super::*;
-    use crate::abi::Stamp;
     use crate::hardware::special;
+    use maco_abi::Stamp;
 
     /// Schedulers are not in modelled CTAs.
     ///

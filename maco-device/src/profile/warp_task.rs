@@ -4,9 +4,9 @@
 //! Warps share the list of records, in which each claims places by an addition. From when on a warp waits and runs is in its registers: a word of shared
 //! memory for each of them is not there, and such bodies leave registers enough.
 
-use crate::abi::{KIND_BITS, KIND_RUN, KIND_WAIT, ROLE_CONSUME};
 use crate::hardware::{special, warp};
 use crate::shared_memory::SharedMemory;
+use maco_abi::{KIND_RUN, KIND_WAIT, ROLE_CONSUME, RecordKind};
 
 /// A tick; nothing where nothing is noted, so that ordinary code is the same as without it.
 #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
@@ -82,14 +82,14 @@ impl Ended {
         let Ended { timer: WarpTaskTimer { since, began }, now } = self;
         #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
         if warp::lane_again() == 0 {
-            let by = (warp::consumer() + 1) << KIND_BITS;
+            let by = |kind| RecordKind { kind, warp: Some(warp::consumer()) }.encode();
             let waited = since.0 != began.0;
             // SAFETY: passed on from the caller; places that were claimed are this warp's own.
             unsafe {
                 let made = super::claim(smem, waited as u32 + 1);
-                super::put(smem, ROLE_CONSUME, made, [began.0, now.0.wrapping_sub(began.0), KIND_RUN | by, task]);
+                super::put(smem, ROLE_CONSUME, made, [began.0, now.0.wrapping_sub(began.0), by(KIND_RUN), task]);
                 if waited {
-                    super::put(smem, ROLE_CONSUME, made + 1, [since.0, began.0.wrapping_sub(since.0), KIND_WAIT | by, task]);
+                    super::put(smem, ROLE_CONSUME, made + 1, [since.0, began.0.wrapping_sub(since.0), by(KIND_WAIT), task]);
                 }
             }
         }

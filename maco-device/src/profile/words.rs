@@ -1,6 +1,6 @@
 //! The words of shared memory in which a CTA keeps what it records.
 
-use crate::abi::ROLES;
+use maco_abi::ROLES;
 
 /// Whether this code notes anything.
 pub const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));

@@ -10,9 +10,9 @@
 use super::layout::{FRESH_WORDS, HELD_UP, MOST};
 use super::mailbox;
 use super::scheduler::Scheduler;
-use super::wait::{Look, Outcome, Patience};
+use super::wait::{Outcome, poll};
 use super::{Machine, Run};
-use crate::abi::{NO_COUNTER, UNTIL};
+use maco_abi::{CounterIndex, NO_COUNTER, Wait};
 
 /// Waiters of a counter that are looked at: the most urgent.
 const WAITERS: u32 = 4;
@@ -20,7 +20,7 @@ const WAITERS: u32 = 4;
 /// What a pushed task still waits for.
 #[derive(Clone, Copy)]
 pub struct Until {
-    worker: u32,
+    worker: CounterIndex,
     ended: u32,
 }
 
@@ -30,7 +30,7 @@ impl Until {
 
     /// From the two words of a push.
     #[inline(always)]
-    pub fn of(worker: u32, ended: u32) -> Until {
+    pub fn of(worker: CounterIndex, ended: u32) -> Until {
         Until { worker, ended }
     }
 
@@ -50,19 +50,13 @@ impl Until {
     /// As there; it waits for a worker.
     #[inline(always)]
     pub unsafe fn wait_for_end<M: Machine>(self, machine: &M, run: &Run) -> Outcome {
-        // As for a push, there is no deadline: the scheduler knows whose end does not come.
-        let mut patience = Patience::new();
+        // Counts of a launch begin at 0 and do not wrap. Others may have ended since. As for a push, there is no deadline: the scheduler knows whose end does not come.
         // SAFETY: the caller promises a live launch; the scheduler named a worker of it.
-        unsafe {
-            // Counts of a launch begin at 0 and do not wrap. Others may have ended since.
-            while !machine.all(run.arrivals(machine, self.worker) >= self.ended) {
-                if patience.look(machine, run) == Look::Abort {
-                    return Outcome::Abort;
-                }
-            }
+        let outcome = unsafe { poll(machine, run, Wait::new(self.worker, self.ended), |_, _| {}) };
+        if outcome == Outcome::Ready {
+            machine.acquire();
         }
-        machine.acquire();
-        Outcome::Ready
+        outcome
     }
 }
 
@@ -223,7 +217,7 @@ impl<M: Machine> Scheduler<'_, M> {
             machine.release();
             let mut n = machine.lane();
             while n < pushes {
-                self.send(self.load(self.at.fresh + n * FRESH_WORDS), UNTIL);
+                self.send(self.load(self.at.fresh + n * FRESH_WORDS), true);
                 n += machine.lanes();
             }
             machine.converge();
@@ -262,6 +256,6 @@ impl Push {
             return Until::NOW;
         }
         // SAFETY: words of the launch, acquired with the push.
-        unsafe { Until { worker: machine.load(self.until), ended: machine.load(self.until.add(1)) } }
+        unsafe { Until { worker: CounterIndex(machine.load(self.until)), ended: machine.load(self.until.add(1)) } }
     }
 }

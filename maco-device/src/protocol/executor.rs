@@ -1,12 +1,12 @@
 //! The loops of executors that do one thing at a time: CPU threads. On a GPU the roles of a CTA share them.
 
 use super::{Machine, Outcome, Queue, Run, enter, leave, notify, schedule, signal, wait};
-use crate::abi::{
+use crate::profile::Recorder;
+use crate::profile::served::Served;
+use maco_abi::{
     Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_DYNAMIC, OP_END, ROLE_CONSUME, ROLE_STORE, SchedulerPartition, View,
     WARP_TASK_BATCH,
 };
-use crate::profile::Recorder;
-use crate::profile::served::Served;
 
 /// Runs the tasks of `worker` and leaves. `body` runs one task; after `Abort` the worker takes no more.
 ///
@@ -53,7 +53,7 @@ pub unsafe fn work<M: Machine>(
                 recorder.note(ROLE_STORE, KIND_STORE, task);
                 Outcome::Ready
             };
-            let outcome = if (*entry).op < OP_DYNAMIC && (*entry).flags & WARP_TASK_BATCH != 0 {
+            let outcome = if (*entry).op < OP_DYNAMIC && (*entry).flags.has(WARP_TASK_BATCH) {
                 let [first, tasks, _] = (*entry).coord;
                 match (first..first + tasks).all(|index| one(descriptor(index)) == Outcome::Ready) {
                     true => Outcome::Ready,

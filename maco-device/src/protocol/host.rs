@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::Machine;
-use crate::abi::BlackBox;
 use crate::model::delay;
+use maco_abi::BlackBox;
 
 /// A worker thread.
 pub struct Thread {

@@ -1,6 +1,6 @@
 //! Where everything lies in a scheduler's memory.
 
-use crate::abi::{INBOX, SchedulerPartition};
+use maco_abi::{INBOX, SchedulerPartition};
 
 /// Bit of what a scheduler keeps of a task's pending counters: it was pushed ahead, to the own worker in the other bits. Bit of what it
 /// keeps of a worker's outstanding tasks: it has one that was pushed ahead, and gets no other until that may run; what comes ready
@@ -36,7 +36,7 @@ pub struct Layout {
     pub starts: u32,
     /// Numbers of tasks.
     pub waiters: u32,
-    /// Per task: its descriptor, with [`crate::abi::LOST_PUSH`].
+    /// Per task: its descriptor.
     pub tasks: u32,
     /// Bit per task: ready and not yet pushed.
     pub ready: u32,

@@ -5,7 +5,7 @@
 
 use super::wait::{Look, Outcome, Patience};
 use super::{Machine, Run};
-use crate::abi::{INBOX, INBOX_WORDS, Launch, MAILBOX};
+use maco_abi::{INBOX, INBOX_WORDS, Launch, MAILBOX};
 
 /// The inbox of a worker: pushed tasks.
 ///
@@ -27,7 +27,7 @@ pub unsafe fn mailbox(launch: &Launch, worker: u32, scheduler: u32) -> *mut u32 
     (launch.rings as *mut u32).wrapping_add(before + number * MAILBOX as usize)
 }
 
-/// What the task in place `at` of an inbox waits for, if its word has [`crate::abi::UNTIL`]: a worker, and how many tasks that has ended
+/// What the task in place `at` of an inbox waits for, if its word says [`maco_abi::Push::until`]: a worker, and how many tasks that has ended
 /// then. Not emptied: nobody reads it without that bit.
 #[inline(always)]
 pub fn until(inbox: *mut u32, at: u32) -> *mut u32 {

@@ -3,8 +3,10 @@
 //! What a task does does not belong here. Evidence for each rule: DESIGN §5.
 
 mod ahead;
+mod counters;
 #[cfg(not(target_arch = "nvptx64"))]
 mod executor;
+pub mod faults;
 mod fixup;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
@@ -17,6 +19,7 @@ mod signal;
 mod wait;
 
 pub use ahead::{Push, Until};
+pub use counters::{Counters, Poller, opens};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use executor::{attend, work};
 pub use fixup::{FixupWord, INCOMPLETE, OWNERS, SplitKPart};
@@ -29,7 +32,7 @@ pub use scheduler::notify;
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 
-use crate::abi::{BlackBox, LAUNCH, Launch, State};
+use maco_abi::{BlackBox, LAUNCH, Launch, State};
 
 /// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
 /// memory defaults to one lane.
@@ -203,6 +206,18 @@ impl Run {
         }
     }
 
+    /// The same launch, from what a caller knows of it: all but the other bank, which nobody zeroes who waits.
+    ///
+    /// # Safety
+    /// As of [`Run::new`], which has found these.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub unsafe fn of(launch: *const Launch, state: *mut State, counters: *mut u32, number: u32, worker: u32) -> Run {
+        // SAFETY: the caller promises a live launch.
+        let overflow = unsafe { (*launch).overflow as *const u32 };
+        Run { counters, idle: core::ptr::null_mut(), words: 0, state, overflow, number, worker, launch }
+    }
+
     /// Which of the two banks is this launch's.
     #[inline(always)]
     pub fn bank(&self) -> u32 {
@@ -212,7 +227,7 @@ impl Run {
     /// What this launch's elements carry.
     #[inline(always)]
     pub fn epoch(&self) -> u32 {
-        crate::abi::epoch(self.number)
+        maco_abi::epoch(self.number)
     }
 
     /// Whether the plan has been aborted.
@@ -223,16 +238,6 @@ impl Run {
     pub unsafe fn aborted<M: Machine>(&self, machine: &M) -> bool {
         // SAFETY: the caller promises live memory.
         unsafe { machine.load(&raw const (*self.state).abort) != 0 }
-    }
-
-    /// Arrivals at a counter so far, by a relaxed poll.
-    ///
-    /// # Safety
-    /// The plan's memory is live, and the counter inside its bank.
-    #[inline(always)]
-    pub unsafe fn arrivals<M: Machine>(&self, machine: &M, counter: u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { machine.load(self.counters.add(counter as usize)) }
     }
 
     /// Zeroes part `part` of `parts` of the other bank, for the next launch.

@@ -3,9 +3,7 @@
 use super::mailbox::{clear, inbox, peek, until};
 use super::wait::{Look, Patience};
 use super::{Machine, Push, Run, Until};
-use crate::abi::{
-    BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DYNAMIC, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL, arrival_increment,
-};
+use maco_abi::{BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DYNAMIC, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, arrival_increment};
 
 /// Tasks that a worker that looks ahead may have claimed and not ended, where only data knows what they take: one that runs, one behind it.
 pub const CLAIMED: u32 = 2;
@@ -99,7 +97,7 @@ impl Queue {
     }
 
     /// First entry of the worker's list, and what it claims before that, for an executor that looks ahead: at most
-    /// [`crate::abi::AHEAD`] entries beyond the end entry.
+    /// [`maco_abi::AHEAD`] entries beyond the end entry.
     #[inline(always)]
     pub fn list(&self) -> (Option<DynamicTiles>, u32) {
         (self.tiles, self.next)
@@ -134,8 +132,9 @@ impl Queue {
             if word == PUSH_END {
                 return Some(Push { index: self.tasks, until: core::ptr::null() });
             }
-            let until = if word & UNTIL != 0 { until(self.inbox, place) } else { core::ptr::null_mut() };
-            Some(Push { index: (word & !UNTIL) - 1, until })
+            let pushed = maco_abi::Push::decode(word);
+            let until = if pushed.until { until(self.inbox, place) } else { core::ptr::null_mut() };
+            Some(Push { index: pushed.descriptor, until })
         }
     }
 

@@ -5,9 +5,9 @@ use super::layout::{Layout, own};
 use super::scheduler::{BATCH, Scheduler};
 use super::wait::{Look, Patience};
 use super::{Machine, Run};
-use crate::abi::{Launch, SchedulerPartition};
 use crate::profile;
 use crate::profile::served::Serving;
+use maco_abi::{Launch, SchedulerPartition};
 
 /// Runs scheduler `number` until its tasks have ended or the plan is aborted; `serving` notes when it served. All lanes call together.
 ///

@@ -4,13 +4,14 @@
 //! it of ended tasks through mailboxes; it tells them of ready ones through inboxes, at most [`INBOX`] ahead, so it never waits for
 //! a worker, and no message can find a ring full for ever. What it pushes before it is ready: see [`super::ahead`].
 
+use super::faults;
 use super::layout::{HELD_UP, Layout, over};
 use super::mailbox::{clear, inbox, mailbox, peek, put};
 use super::wait::Patience;
 use super::{Machine, Run, late};
-use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, SchedulerPartition, Wait};
 use crate::profile;
 use crate::profile::served::Serving;
+use maco_abi::{BlackBox, INBOX, LOST_PUSH, Launch, MAILBOX, NO_SIGNAL, PUSH_END, Push, REPORT_STUCK, Route, SchedulerPartition, Wait};
 
 /// One scheduler at work.
 pub(super) struct Scheduler<'a, M> {
@@ -121,12 +122,13 @@ impl<M: Machine> Scheduler<'_, M> {
                 let head = self.load(self.at.heads + worker);
                 clear(machine, ring, MAILBOX, head);
                 self.store(self.at.heads + worker, head.wrapping_add(1));
-                if word & CREDIT != 0 {
+                let message = Route::decode(word);
+                if message.credit {
                     self.add(self.at.outstanding(over(worker - self.number, self.launch.schedulers)), u32::MAX);
                     self.add(self.at.ended, 1);
                 }
-                if word & ROUTE_COUNTER != 0 {
-                    counter = (word & ROUTE_COUNTER) - 1;
+                if let Some(known) = message.counter {
+                    counter = known;
                     full = self.add(self.at.remaining + counter, u32::MAX) == 1;
                 }
             }
@@ -205,7 +207,7 @@ impl<M: Machine> Scheduler<'_, M> {
                     }
                     if room >> machine.lane() & 1 != 0 && before < given {
                         self.note(own, outstanding + 1, word * 32 + mine.trailing_zeros());
-                        self.send(own, 0);
+                        self.send(own, false);
                     }
                     machine.converge();
                     if machine.lane() == 0 {
@@ -238,15 +240,15 @@ impl<M: Machine> Scheduler<'_, M> {
         }
     }
 
-    /// Gives own worker `own` the task that was noted last; the message has `bits`. One lane per worker calls, behind a release fence.
+    /// Gives own worker `own` the task that was noted last, which is not ready if there is something to wait `until`. One lane per worker calls, behind a release fence.
     #[inline(always)]
-    pub(super) unsafe fn send(&self, own: u32, bits: u32) {
+    pub(super) unsafe fn send(&self, own: u32, until: bool) {
         // SAFETY: passed on from the caller; the worker has room.
         unsafe {
             let tail = self.load(self.at.tail(own)).wrapping_sub(1);
-            let task = self.load(self.at.tasks + self.load(self.at.held(own, tail)));
-            if task & LOST_PUSH == 0 {
-                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, (task + 1) | bits);
+            let descriptor = self.load(self.at.tasks + self.load(self.at.held(own, tail)));
+            if !faults::hit(self.launch, LOST_PUSH, || descriptor) {
+                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, Push { descriptor, until }.encode());
             }
         }
     }
@@ -299,7 +301,7 @@ impl<M: Machine> Scheduler<'_, M> {
     pub(super) unsafe fn complain(&self, patience: &Patience) {
         // SAFETY: passed on from the caller.
         unsafe {
-            let descriptor = |number: u32| self.load(self.at.tasks + number) & !LOST_PUSH;
+            let descriptor = |number: u32| self.load(self.at.tasks + number);
             let mut own = 0;
             while own < self.own {
                 let outstanding = self.load(self.at.outstanding(own));
@@ -342,11 +344,10 @@ pub unsafe fn notify<M: Machine>(
     machine: &M,
     launch: &Launch,
     run: &Run,
-    descriptor: *const crate::abi::Descriptor,
+    descriptor: *const maco_abi::Descriptor,
     ended: u32,
     tails: *mut u8,
 ) -> super::Outcome {
-    use crate::abi::{NO_COUNTER, ROUTE_SHIFT};
     // SAFETY: passed on from the caller; routes name schedulers of the plan.
     unsafe {
         machine.release();
@@ -354,7 +355,7 @@ pub unsafe fn notify<M: Machine>(
         machine.store(run.counters.add(run.worker as usize), ended);
         let [first, second] = (*descriptor).signal;
         let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);
-        let routes = if second == NO_COUNTER { 1 } else { 2 + (*descriptor).extra_signals as usize };
+        let routes = if second == NO_SIGNAL { 1 } else { 2 + (*descriptor).extra_signals as usize };
         let mut n = 0;
         while n < routes {
             let route = match n {
@@ -362,17 +363,17 @@ pub unsafe fn notify<M: Machine>(
                 1 => second,
                 _ => extra.add(n - 2).read(),
             };
-            if route == NO_COUNTER {
+            if route == NO_SIGNAL {
                 break;
             }
-            let to = (route & !CREDIT) >> ROUTE_SHIFT;
+            let to = Route::decode(route).to;
             let ring = mailbox(launch, run.worker, to);
             let tail = tails.add(to as usize);
             let at = tail.read();
             if super::mailbox::room(machine, run, ring, at as u32) == super::Outcome::Abort {
                 return super::Outcome::Abort;
             }
-            put(machine, ring, MAILBOX, at as u32, route & (CREDIT | ROUTE_COUNTER));
+            put(machine, ring, MAILBOX, at as u32, route & Route::MESSAGE);
             tail.write(at.wrapping_add(1));
             n += 1;
         }

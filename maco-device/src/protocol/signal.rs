@@ -1,7 +1,7 @@
 //! Signals: one release fence, then relaxed additions without result.
 
 use super::{Machine, Run};
-use crate::abi::{Descriptor, NO_COUNTER, SINGLE_PRODUCER};
+use maco_abi::{Descriptor, NO_SIGNAL, Signal};
 
 /// Releases what the task wrote, then bumps every counter it signals; without a signal, nothing.
 ///
@@ -12,7 +12,7 @@ pub unsafe fn signal<M: Machine>(machine: &M, run: &Run, descriptor: *const Desc
     // SAFETY: passed on from the caller.
     unsafe {
         let first = (*descriptor).signal[0];
-        if first == NO_COUNTER {
+        if first == NO_SIGNAL {
             // Inline signals come first: there is none.
             return;
         }
@@ -31,7 +31,7 @@ pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, first: u32, descriptor: *
     unsafe {
         bump_one(machine, run, first);
         let second = (*descriptor).signal[1];
-        if second != NO_COUNTER {
+        if second != NO_SIGNAL {
             bump_one(machine, run, second);
             let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);
             let mut n = 0;
@@ -51,7 +51,8 @@ pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, first: u32, descriptor: *
 pub unsafe fn bump_one<M: Machine>(machine: &M, run: &Run, signal: u32) {
     // SAFETY: passed on from the caller; the counter is inside the bank.
     unsafe {
-        let counter = run.counters.add((signal & !SINGLE_PRODUCER) as usize);
-        if signal & SINGLE_PRODUCER != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
+        let Signal { counter, single_producer } = Signal::decode(signal);
+        let counter = run.counters.add(counter.0 as usize);
+        if single_producer { machine.store(counter, 1) } else { machine.add(counter, 1) }
     }
 }

@@ -1,9 +1,9 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{
-    BlackBox, Descriptor, FLAT, IN_BAND_FLAGS, Indirect, KNOWN, LAUNCH, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait,
-    entered,
+use maco_abi::{
+    BlackBox, CounterIndex, Descriptor, Indirect, LAUNCH, Launch, NO_AXIS, NO_COUNTER, Naming, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE,
+    State, View, Wait, entered,
 };
 
 /// What a wait came to.
@@ -59,38 +59,17 @@ impl Patience {
             return Look::Again;
         }
         // SAFETY: the caller promises a live launch.
-        if !machine.all(!unsafe { run.aborted(machine) }) {
-            machine.give_up();
-            return Look::Abort;
+        let (began, said) =
+            unsafe { review(machine, run.launch, run.state, [run.number, run.worker], [self.polls, self.absences], self.began) };
+        (self.began, self.absences) = (began, said as u32);
+        match (said >> 32) as u32 {
+            AGAIN => Look::Again,
+            LATE => Look::Late,
+            _ => {
+                machine.give_up();
+                Look::Abort
+            }
         }
-        let now = machine.now();
-        // SAFETY: as above.
-        let (deadline, polls) = unsafe { ((*run.launch).deadline_ns, (*run.launch).deadline_polls) };
-        let first = self.began == 0;
-        let late = !first && now.wrapping_sub(self.began) > deadline && self.polls >= polls;
-        if machine.all(!late && !first) {
-            return Look::Again;
-        }
-        if self.absences == NONE_ABSENT {
-            return Look::Late;
-        }
-        // The deadline counts from when all have begun: whoever should signal may not be there. CTAs of a launch that is not
-        // cooperative begin when there is room for each, and two such launches may wait for each other's room for ever.
-        self.began = now;
-        // SAFETY: as above.
-        let (begun, executors) = unsafe { (machine.load(&raw const (*run.state).begun), (*run.launch).executors) };
-        if machine.all(begun / LAUNCH != run.number) {
-            self.absences = NONE_ABSENT;
-            return Look::Again;
-        }
-        self.absences += 1;
-        if self.absences > ABSENCES && machine.lane() == 0 {
-            let report = BlackBox { report: REPORT_ABSENT, expected: executors, seen: entered(begun, executors), ..BlackBox::EMPTY };
-            let whole = Patience { began: now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into())), ..*self };
-            // SAFETY: as above.
-            unsafe { whole.report(machine, run, report) };
-        }
-        Look::Again
     }
 
     /// Whether the next [`Patience::look`] asks clock and abort word.
@@ -105,29 +84,77 @@ impl Patience {
     /// `run` is a live launch.
     #[inline(always)]
     pub unsafe fn report<M: Machine>(&self, machine: &M, run: &Run, report: BlackBox) {
-        // SAFETY: only the executor that changed the word from 0 writes the report.
-        unsafe {
-            if machine.compare_exchange(&raw mut (*run.state).abort, 0, report.report) == 0 {
-                let elapsed_ns = machine.now().wrapping_sub(self.began);
-                let report = BlackBox { worker: run.worker, sm: machine.place(), polls: self.polls, elapsed_ns, ..report };
-                machine.report((*run.launch).black_box as *mut BlackBox, report);
-            }
-        }
+        let report = BlackBox { worker: run.worker, polls: self.polls, ..report };
+        // SAFETY: passed on from the caller.
+        unsafe { publish(machine, run.launch, run.state, report, self.began) };
     }
 }
 
-/// Whether `counter` has `need` arrivals, and how many it has; `NO_COUNTER` always has, and nobody waits for [`IN_BAND_FLAGS`] ones.
+/// What [`review`] comes to.
+const AGAIN: u32 = 0;
+const LATE: u32 = 1;
+const ABORT: u32 = 2;
+
+/// Looks at clock and abort word for a [`Patience`] that has made so many `polls` and seen so many `absences`, in launch `number` as `worker`: when it began then, and
+/// its absences, with what the wait should do above them.
 ///
 /// # Safety
-/// `run` is a live launch, and the counter inside its bank.
+/// As of [`Patience::look`].
 #[inline(always)]
-unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
-    if wait.counter == NO_COUNTER || wait.need & IN_BAND_FLAGS != 0 {
-        return (true, wait.need);
+unsafe fn review<M: Machine>(
+    machine: &M,
+    launch: *const Launch,
+    state: *mut State,
+    [number, worker]: [u32; 2],
+    [polls, absences]: [u32; 2],
+    began: u64,
+) -> (u64, u64) {
+    let come_to = |what: u32, began: u64, absences: u32| (began, (what as u64) << 32 | absences as u64);
+    // SAFETY: the caller promises a live launch.
+    unsafe {
+        if !machine.all(machine.load(&raw const (*state).abort) == 0) {
+            return come_to(ABORT, began, absences);
+        }
+        let now = machine.now();
+        let (deadline, least) = ((*launch).deadline_ns, (*launch).deadline_polls);
+        let first = began == 0;
+        let late = !first && now.wrapping_sub(began) > deadline && polls >= least;
+        if machine.all(!late && !first) {
+            return come_to(AGAIN, began, absences);
+        }
+        if absences == NONE_ABSENT {
+            return come_to(LATE, began, absences);
+        }
+        // The deadline counts from when all have begun: whoever should signal may not be there. CTAs of a launch that is not
+        // cooperative begin when there is room for each, and two such launches may wait for each other's room for ever.
+        let (begun, executors) = (machine.load(&raw const (*state).begun), (*launch).executors);
+        if machine.all(begun / LAUNCH != number) {
+            return come_to(AGAIN, now, NONE_ABSENT);
+        }
+        let absences = absences + 1;
+        if absences > ABSENCES && machine.lane() == 0 {
+            let whole = now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into()));
+            let seen = entered(begun, executors);
+            let report = BlackBox { report: REPORT_ABSENT, worker, expected: executors, seen, polls, ..BlackBox::EMPTY };
+            publish(machine, launch, state, report, whole);
+        }
+        come_to(AGAIN, now, absences)
     }
-    // SAFETY: passed on from the caller.
-    let seen = unsafe { run.arrivals(machine, wait.counter) };
-    (seen >= wait.need, seen)
+}
+
+/// See [`Patience::report`]; the wait began at `began`.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn publish<M: Machine>(machine: &M, launch: *const Launch, state: *mut State, report: BlackBox, began: u64) {
+    // SAFETY: only the executor that changed the word from 0 writes the report.
+    unsafe {
+        if machine.compare_exchange(&raw mut (*state).abort, 0, report.report) == 0 {
+            let elapsed_ns = machine.now().wrapping_sub(began);
+            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.place(), elapsed_ns, ..report });
+        }
+    }
 }
 
 /// Waits until every counter of `descriptor` has arrived. All lanes call together; each polls its share.
@@ -161,13 +188,13 @@ pub unsafe fn wait_for_all<M: Machine>(machine: &M, run: &Run, descriptor: *cons
                 (&raw const (*descriptor).wait).cast::<Wait>().add(n as usize).read()
             } else if n < total {
                 let at = run.overflow.add((*descriptor).overflow as usize + 2 * (n as usize - 2));
-                Wait { counter: at.read(), need: at.add(1).read() }
+                Wait::decode([at.read(), at.add(1).read()])
             } else {
-                Wait { counter: NO_COUNTER, need: 0 }
+                Wait::NONE
             }
         };
         // SAFETY: as above.
-        if unsafe { poll(machine, run, descriptor, wait) } == Outcome::Abort {
+        if unsafe { poll_for(machine, run, descriptor, wait) } == Outcome::Abort {
             return Outcome::Abort;
         }
         first += machine.lanes();
@@ -206,17 +233,17 @@ pub struct Names {
 }
 
 impl Names {
-    /// What a record of a task is about, which says `operand`, `axis` and `rows`; `coord` is the task's coordinate along an axis, `view` its view of an operand.
+    /// What a record of a task is about, which says `naming`, `axis` and `rows`; `coord` is the task's coordinate along an axis, `view` its view of an operand.
     #[inline(always)]
-    pub fn of([operand, axis, rows]: [u32; 3], coord: impl Fn(u32) -> u32, view: impl Fn(usize) -> View) -> Names {
-        let flat = operand & FLAT != 0;
-        let operand = (operand & !(FLAT | KNOWN)) as usize;
+    pub fn of([naming, axis, rows]: [u32; 3], coord: impl Fn(u32) -> u32, view: impl Fn(usize) -> View) -> Names {
+        let Naming { operand, flat, .. } = Naming::decode(naming);
+        let operand = usize::from(operand);
         // The plan checked the operand.
         let view = view(if operand < OPERANDS { operand } else { 0 });
         // A view of rank 1 is one row.
         let count = if flat { view.cols } else { view.rows };
-        let first = if axis < 3 { coord(axis) * rows } else { 0 };
-        let end = if axis < 3 { first.saturating_add(rows).min(count) } else { count };
+        let first = if axis < NO_AXIS { coord(axis) * rows } else { 0 };
+        let end = if axis < NO_AXIS { first.saturating_add(rows).min(count) } else { count };
         let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
         let at = (view.base as *const u32).wrapping_add(first as usize * along as usize);
         Names { at, rows: end.saturating_sub(first), cols: if flat { 1 } else { view.cols }, along, across }
@@ -245,20 +272,20 @@ impl Names {
         if n < self.count() {
             // SAFETY: passed on from the caller.
             let Indirect { base, size, limit, need, first, .. } = unsafe { *record };
-            return wait_for([base, size, limit, need, first], load(self.place(n)));
+            return wait_for(base, [size, limit, need, first], load(self.place(n)));
         }
-        Wait { counter: NO_COUNTER, need: 0 }
+        Wait::NONE
     }
 }
 
 /// The wait for row `row`, of a record that says `base`, `size`, `limit`, `need` and `first`.
 #[inline(always)]
-pub fn wait_for([base, size, limit, need, first]: [u32; 5], row: u32) -> Wait {
+pub fn wait_for(base: CounterIndex, [size, limit, need, first]: [u32; 4], row: u32) -> Wait {
     if row >= limit {
-        return Wait { counter: NO_COUNTER, need: 0 };
+        return Wait::NONE;
     }
     let group = (first + row).checked_div(size).unwrap_or(0);
-    Wait { counter: base + group, need }
+    Wait::new(CounterIndex(base.0 + group), need)
 }
 
 /// Waits for all of them.
@@ -266,12 +293,12 @@ pub fn wait_for([base, size, limit, need, first]: [u32; 5], row: u32) -> Wait {
 unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: *const Indirect) -> Outcome {
     // SAFETY: the caller promises valid views, and has waited for the names.
     unsafe {
-        let Indirect { operand, axis, rows, .. } = *record;
-        let names = Names::of([operand, axis, rows], |axis| (*descriptor).coord[axis as usize], |operand| views.add(operand).read());
+        let Indirect { naming, axis, rows, .. } = *record;
+        let names = Names::of([naming, axis, rows], |axis| (*descriptor).coord[axis as usize], |operand| views.add(operand).read());
         let mut at = 0;
         while at < names.count() {
             let wait = names.wait(record, at + machine.lane(), |at| machine.load(at));
-            if poll(machine, run, descriptor, wait) == Outcome::Abort {
+            if poll_for(machine, run, descriptor, wait) == Outcome::Abort {
                 return Outcome::Abort;
             }
             at += machine.lanes();
@@ -280,12 +307,18 @@ unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descripto
     Outcome::Ready
 }
 
+/// Polls for what each lane waits for until all of it is there. What that announces is not acquired yet. A deadline passes by way of `late`, which is told what was
+/// seen.
+///
+/// # Safety
+/// `run` is a live launch, and the counter inside its bank. All lanes call together.
 #[inline(always)]
-unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, wait: Wait) -> Outcome {
+pub(super) unsafe fn poll<M: Machine>(machine: &M, run: &Run, wait: Wait, late: impl Fn(&Patience, u32)) -> Outcome {
     let mut patience = Patience::new();
     loop {
         // SAFETY: passed on from the caller.
-        let (arrived, seen) = unsafe { arrived(machine, run, wait) };
+        let seen = unsafe { run.look(machine, wait) };
+        let arrived = wait.has_arrived(seen);
         if machine.all(arrived) {
             return Outcome::Ready;
         }
@@ -295,12 +328,21 @@ unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor
             Look::Abort => return Outcome::Abort,
             Look::Late => {
                 if !arrived {
-                    // SAFETY: as above.
-                    unsafe { late(machine, run, &patience, (*descriptor).task, wait, seen) };
+                    late(&patience, seen);
                 }
             }
         }
     }
+}
+
+/// [`poll`] of a wait of task `descriptor`, which the black box names if it is in vain.
+///
+/// # Safety
+/// As there; the descriptor is valid.
+#[inline(always)]
+unsafe fn poll_for<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, wait: Wait) -> Outcome {
+    // SAFETY: passed on from the caller.
+    unsafe { poll(machine, run, wait.counted(), |patience, seen| late(machine, run, patience, (*descriptor).task, wait, seen)) }
 }
 
 /// Reports that `task` waited for `wait` in vain. The next look finds the abort word.
@@ -309,7 +351,7 @@ unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor
 /// `run` is a live launch.
 #[inline(always)]
 pub unsafe fn late<M: Machine>(machine: &M, run: &Run, patience: &Patience, task: u32, wait: Wait, seen: u32) {
-    let report = BlackBox { report: REPORT_DEADLINE, task, counter: wait.counter, expected: wait.need, seen, ..BlackBox::EMPTY };
+    let report = BlackBox { report: REPORT_DEADLINE, task, counter: wait.counter.0, expected: wait.need, seen, ..BlackBox::EMPTY };
     // SAFETY: passed on from the caller.
     unsafe { patience.report(machine, run, report) };
 }

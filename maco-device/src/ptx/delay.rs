@@ -13,10 +13,10 @@ pub fn seed(_seed: u32) {
     if super::special::thread() == 0 {
         // SAFETY: the last words of shared memory are nobody else's, and nobody reads them before the barrier.
         unsafe {
-            super::words::store_shared(super::special::shared_base() + crate::abi::DELAY_SEED, _seed);
+            super::words::store_shared(super::special::shared_base() + maco_abi::DELAY_SEED, _seed);
             let mut warp = 0;
-            while warp < crate::abi::THREADS / 32 {
-                super::words::store_shared(super::special::shared_base() + crate::abi::DELAY_COUNTS + warp * 4, 0);
+            while warp < maco_abi::THREADS / 32 {
+                super::words::store_shared(super::special::shared_base() + maco_abi::DELAY_COUNTS + warp * 4, 0);
                 warp += 1;
             }
         }
@@ -38,12 +38,12 @@ pub fn delay() {
         use core::arch::asm;
 
         // SAFETY: as above.
-        let seed = unsafe { super::words::load_shared(super::special::shared_base() + crate::abi::DELAY_SEED) };
+        let seed = unsafe { super::words::load_shared(super::special::shared_base() + maco_abi::DELAY_SEED) };
         if seed != 0 {
             // Few registers, and all of them anew: whoever waits has none.
             let own = super::special::thread_again() / 32;
             // SAFETY: the warp's own word, which its lanes add to.
-            let before = unsafe { super::words::fetch_add_shared(super::special::shared_base() + crate::abi::DELAY_COUNTS + own * 4, 1) };
+            let before = unsafe { super::words::fetch_add_shared(super::special::shared_base() + maco_abi::DELAY_COUNTS + own * 4, 1) };
             let active: u32;
             // SAFETY: reads which lanes are here.
             unsafe { asm!("activemask.b32 {0};", out(reg32) active, options(nostack, nomem)) };

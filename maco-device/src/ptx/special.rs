@@ -3,7 +3,7 @@
 use core::arch::{asm, global_asm};
 
 /// Threads that run the consumers' share of a task, a hardware thread each.
-pub const CONSUMER_THREADS: u32 = crate::abi::CONSUMERS;
+pub const CONSUMER_THREADS: u32 = maco_abi::CONSUMERS;
 
 // shared memory: swizzled TMA boxes need 1024-byte alignment.
 global_asm!(".extern .shared .align 1024 .b8 maco_shared[];");
@@ -120,12 +120,12 @@ pub fn wall() -> u64 {
 
 /// Both clocks at one moment: the global timer ticks seldom, so this waits for its next tick, a microsecond at most.
 #[inline(always)]
-pub fn stamp() -> crate::abi::Stamp {
+pub fn stamp() -> maco_abi::Stamp {
     let before = global_timer();
     loop {
         let nanoseconds = global_timer();
         if nanoseconds != before {
-            return crate::abi::Stamp { ticks: clock(), nanoseconds };
+            return maco_abi::Stamp { ticks: clock(), nanoseconds };
         }
     }
 }

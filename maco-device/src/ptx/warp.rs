@@ -15,7 +15,10 @@ pub fn lane() -> u32 {
 /// [`lane`], which is not kept in a register.
 #[inline(always)]
 pub fn lane_again() -> u32 {
-    super::special::thread_again() % LANES
+    let value: u32;
+    // SAFETY: reads a special register; not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.u32 {0}, %laneid;", out(reg32) value, options(nostack, nomem)) };
+    value
 }
 
 /// Consumer warps that a thread stands for: its own.

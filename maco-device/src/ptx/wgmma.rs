@@ -70,6 +70,22 @@ impl Descriptor {
     }
 }
 
+macro_rules! begin {
+    ($d:ident, $($i:literal)*) => {
+        // SAFETY: writes a register; not `pure`, so that it stays where it is.
+        $( unsafe { asm!("mov.b32 {0}, 0;", out(reg32) $d[$i], options(nostack, nomem, preserves_flags)) }; )*
+    };
+}
+
+/// Zeros, of which the compiler knows nothing.
+#[inline(always)]
+pub fn begin(d: &mut [f32; 128]) {
+    begin!(d, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    begin!(d, 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+    begin!(d, 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95);
+    begin!(d, 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127);
+}
+
 macro_rules! settle {
     ($d:ident, $($i:literal)*) => {
         // SAFETY: an empty instruction; it makes the compiler believe that the register changes here.

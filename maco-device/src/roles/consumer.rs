@@ -1,100 +1,108 @@
 //! The consumers: two warpgroups that run GEMMs, GEMVs and elementwise operations.
 
-use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
-use crate::data::element::{Element, HalfElement, MmaElement, MmaFormat, pack};
-use crate::data::epilogue::{Beside, Epilogue};
+mod finish;
+mod product;
+
+use crate::data::element::{Element, HalfElement, MmaElement, pack};
+use crate::data::epilogue::{Alone, Beside, Epilogue};
 use crate::data::inputs::Inputs;
-use crate::data::split_k::{INCOMPLETE, OwnedChunks, SplitK};
+use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
+use crate::data::tile_shape::TileShape;
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
 use crate::operations::gemv;
 use crate::operations::in_band_flags;
 use crate::operations::mma_sync;
+use crate::operations::rmsnorm_prologue;
 use crate::operations::simt_consumer::SimtConsumer;
-use crate::operations::staging::{buffer, columns, parity};
-use crate::operations::wgmma_accumulator::{self, Chunk, Pending, Sum, Turning, Wgmma};
-use crate::role::Role;
+use crate::operations::staging::{Staged, buffer, parity};
+use crate::operations::wgmma_accumulator::{self, Chunk, Pending, Sum, Wgmma};
+use crate::role::{Role, Sharing};
 use crate::shared_memory::{self, CHUNKS, SharedMemory};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
-use crate::sync::ring::{Ring, Stage, pages, scratch_pages};
+use crate::sync::ring::{Ring, Stage, scratch_pages};
+use maco_abi::CONSUMERS;
+#[cfg(target_arch = "nvptx64")]
+pub use product::Product;
 
 /// A consumer thread's state.
 pub struct Consumer {
     smem: SharedMemory,
     ring: Ring,
     wgmma: Wgmma,
-    /// Thread among the 256 consumers.
+    /// Among the 256 consumers.
     thread: u32,
     /// The stage that the newest group of multiplications reads.
     reading: Stage,
-    /// Chunks staged so far.
-    staged: u32,
+    /// Chunks staged so far, and how many of `pending` are still to be staged: always the last ones.
+    staged: Staged,
     /// The last chunks of a finished tile, packed: staged while the next tile is multiplied, so that no consumer waits for the
     /// store of the first ones.
     pending: Pending,
-    /// How many chunks of `pending` are still to be staged; always the last ones.
-    waiting: u32,
     /// Of the task that is run.
     pub gate: Gate,
+    /// Rows and columns of its tile, if it is a GEMV whose code is for several.
+    tile: Option<(u32, u32)>,
 }
 
 impl Consumer {
     /// # Safety
-    /// Made by consumer thread `thread` of a CTA whose shared memory is initialised.
+    /// Made by a consumer thread of a CTA whose shared memory is initialised.
     #[inline(always)]
-    pub unsafe fn new(smem: SharedMemory, thread: u32) -> Consumer {
+    pub unsafe fn new(smem: SharedMemory) -> Consumer {
         Consumer {
             smem,
             ring: Ring::new(smem),
             wgmma: Wgmma::new(),
-            thread,
+            thread: special::thread() - 128,
             reading: Stage::NONE,
-            staged: 0,
+            staged: Staged::NOTHING,
             pending: Pending::new(),
-            waiting: 0,
-            gate: Gate::open(smem),
+            gate: Gate::open(smem, 0),
+            tile: None,
         }
     }
 
-    /// This thread, read anew: what is computed from it is then not kept in registers from one task to the next.
+    /// This thread among the 256 consumers, read anew: what is computed from it is then not kept in registers from one task to the next. `ptxas` keeps the number
+    /// itself in one register, which is enough.
     #[inline(always)]
     fn again(&self) -> u32 {
-        special::thread_again() - 128
-    }
-
-    /// This thread, from the one register that is kept: what is computed from it is not, be it the same in every step of every task.
-    #[inline(always)]
-    fn kept(&self) -> u32 {
         special::opaque(self.thread)
     }
 
     #[inline(always)]
     fn group(&self) -> u32 {
-        self.kept() / 128
+        self.again() / 128
     }
 
     #[inline(always)]
     fn lane(&self) -> u32 {
-        self.kept() % 32
+        self.again() % 32
+    }
+
+    /// This warp among the consumers.
+    #[inline(always)]
+    pub fn warp(&self) -> u32 {
+        self.again() / 32
     }
 
     /// Whether results wait to be staged.
     #[inline(always)]
     pub fn owes(&self) -> bool {
-        self.waiting > 0
+        self.staged.owes()
     }
 
     /// Stages everything that waits. Before a task that needs the registers.
     #[inline(always)]
     pub fn settle(&mut self) {
         // Asked so that the answer cannot be mixed with which chunk is next: nearly always there is none.
-        if special::opaque(self.waiting) == 0 {
+        if special::opaque(self.staged.waiting()) == 0 {
             return;
         }
-        while self.waiting > 0 {
+        while self.staged.owes() {
             self.stage_pending();
         }
     }
@@ -102,10 +110,11 @@ impl Consumer {
     /// Stages one chunk if its buffer is free already; called while the tensor cores are busy, or there is nothing else to do.
     #[inline(always)]
     pub fn stage_if_free(&mut self) {
-        if self.waiting > 0 {
-            let chunk = buffer(self.group(), self.staged);
+        if self.staged.owes() {
+            let staged = self.staged.count();
+            let chunk = buffer(self.group(), staged);
             // SAFETY: an initialised barrier. Lanes may see it complete at different times, and they must act together.
-            if warp::all(unsafe { mbarrier::test(self.smem.free(chunk), parity(self.staged) ^ 1) }) {
+            if warp::all(unsafe { mbarrier::test(self.smem.free(chunk), parity(staged) ^ 1) }) {
                 self.stage_pending();
             }
         }
@@ -115,33 +124,35 @@ impl Consumer {
     fn stage_pending(&mut self) {
         self.stage(self.pending.first());
         self.pending.next();
-        self.waiting -= 1;
+        self.staged.took_one();
     }
 
     /// Waits until the buffer of the next chunk is free.
     #[inline(always)]
     fn wait_free(&self) -> u32 {
-        let chunk = buffer(self.group(), self.staged);
+        // What is computed from it here is not kept from one place that waits to the next.
+        let staged = special::opaque(self.staged.count());
+        let chunk = buffer(self.group(), staged);
         // SAFETY: an initialised barrier.
-        unsafe { self.smem.wait(self.smem.free(chunk), parity(self.staged) ^ 1) };
+        unsafe { self.smem.wait(self.smem.free(chunk), parity(staged) ^ 1) };
         chunk
     }
 
     /// Chunks staged so far.
     #[inline(always)]
     pub fn staged(&self) -> u32 {
-        self.staged
+        self.staged.count()
     }
 
     /// Waits until all that was staged has been sent: all staging memory is the consumers'.
     #[inline(always)]
     pub fn wait_sent(&self) {
         const { assert!(CHUNKS == 4) };
-        if special::opaque(self.staged) == 0 {
+        if special::opaque(self.staged.count()) == 0 {
             return;
         }
-        let mut n = self.staged;
-        while n < self.staged + CHUNKS / 2 {
+        let (mut n, end) = (self.staged.count(), self.staged.count() + CHUNKS / 2);
+        while n < end {
             // The chunk that has this buffer next could be staged. Chunks of both warpgroups are sent together.
             // SAFETY: an initialised barrier.
             unsafe { self.smem.wait(self.smem.free(buffer(self.group(), n)), parity(n) ^ 1) };
@@ -162,234 +173,38 @@ impl Consumer {
     /// Hands this warp's share of the next chunk, which lies in buffer `chunk`, to the store role.
     #[inline(always)]
     fn hand_over(&mut self, chunk: u32) {
-        self.staged += 1;
+        self.staged.add();
         warp::sync();
         // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
         unsafe { shared_memory::arrive(self.smem.staged(chunk), self.lane()) };
     }
 }
 
-impl Consumer {
-    /// The next stage of `pages`, full. If it is still to come, what this warp reads is given back as soon as it has been multiplied, not
-    /// when the next one is: that is a stage more on its way, when loads are what all wait for.
-    #[inline(always)]
-    fn next_stage(&mut self, pages: u32) -> (Stage, u32) {
-        // SAFETY: all consumers run the same outline as the loader.
-        if warp::all(unsafe { self.ring.is_full(pages) }) {
-            return self.ring.take(pages);
-        }
-        self.wgmma.wait_newest();
-        self.give_back();
-        // SAFETY: as above.
-        unsafe { self.ring.wait_full(pages) }
-    }
-
-    /// Gives back the stage that this warp has read, if there is one.
-    #[inline(always)]
-    fn give_back(&mut self) {
-        if shared_memory::arrives(self.lane()) {
-            // SAFETY: the group that read it is complete for this warp.
-            unsafe { self.ring.release(self.reading) };
-        }
-        self.reading = Stage::NONE;
-    }
-
-    /// The products of `stage` have been asked for: closes their group, and gives the stage before back.
-    #[inline(always)]
-    fn multiplied(&mut self, stage: Stage) {
-        self.wgmma.commit();
-        self.stage_if_free();
-        self.wgmma.wait_older();
-        self.give_back();
-        self.reading = stage;
-    }
-
-    /// All products are made: gives the last stage back, and stages what waits.
-    #[inline(always)]
-    fn end(&mut self) {
-        self.give_back();
-        self.settle();
-    }
-
-    /// Stages a whole sum, or keeps its end for the next tile's time.
-    #[inline(always)]
-    fn put<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &Sum, task: Task) {
-        const { assert!(CHUNKS == 4, "two chunks of a warpgroup find room, and two more can wait") };
-        let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
-        let thread = self.again();
-        if const { T::ROLLED && T::WORDS == 0 && E::BYTES == 2 } {
-            let (mut turning, mut n) = (Turning::of(sum), 0);
-            let last = loop {
-                let words = turning.front::<T, E, I, J>(n, task, thread);
-                // Opaque, or each turn would be written out.
-                n = special::opaque(n + 1);
-                if n <= 2 {
-                    self.stage(words.clone());
-                }
-                if n >= chunks {
-                    break words;
-                }
-                turning.turn(words);
-            };
-            if chunks > 2 {
-                self.pending = Pending::of(turning.behind(), last);
-                self.waiting = 2;
-            }
-            return;
-        }
-        macro_rules! chunk {
-            ($n:literal) => {
-                wgmma_accumulator::chunk::<T, E, I, J, $n>(sum, task, thread)
-            };
-        }
-        macro_rules! stage {
-            ($($n:literal)*) => {$(
-                if $n < 2 && $n < chunks || $n + 2 < chunks {
-                    self.stage(chunk!($n));
-                }
-            )*};
-        }
-        stage!(0 1 2 3 4 5);
-        if chunks > 2 {
-            self.pending = match chunks {
-                4 => Pending::of(chunk!(2), chunk!(3)),
-                _ => Pending::of(chunk!(6), chunk!(7)),
-            };
-            self.waiting = 2;
-        }
-    }
-
-    /// Adds a part to a tile's sum, and stages the chunks of the whole sum that this CTA adds up, or one that is none: see [`crate::data::split_k`]. The store
-    /// role learns from a word beside the first ones whose they are.
-    ///
-    /// # Safety
-    /// `split` is one of several parts, of a live launch; all consumers call.
-    #[inline(always)]
-    unsafe fn fix_up<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: SplitK, task: Task) {
-        let chunks = columns(I, J) as u32 / BOX;
-        // Chunks of the store role in one of the sum.
-        let each = BOX / abi::columns(E::BYTES);
-        let own = split.owned(split.part, chunks);
-        // What others add up; of a task that does not look for them, all.
-        let stays = if split.looks > 0 { own } else { OwnedChunks::NONE };
-        // SAFETY: the plan keeps this memory for the part alone.
-        unsafe { wgmma_accumulator::keep::<I, J>(part, split.chunk(split.part, chunks, 0), stays, self.again()) };
-        // A second one moves up when the first is staged.
-        let (mut sum, then) = wgmma_accumulator::owned::<I, J>(part, own.first);
-        // Nothing waits any more: said here, its registers are free.
-        self.pending = Pending::new();
-        // SAFETY: passed on from the caller; all threads have met.
-        let mut owners = self.agree(|| unsafe { split.arrive(chunks) });
-        if owners == INCOMPLETE {
-            // SAFETY: as above.
-            unsafe {
-                wgmma_accumulator::keep_columns(&sum, split.chunk(split.part, chunks, own.first), self.again());
-                if own.first + 1 < own.end {
-                    wgmma_accumulator::keep_columns(&then, split.chunk(split.part, chunks, own.first + 1), self.again());
-                }
-            }
-            // SAFETY: as above, and now all is written.
-            owners = self.agree(|| unsafe { split.leave(chunks) });
-        }
-        owners = split.known(owners, chunks);
-        if owners == 0 {
-            let buffer = self.wait_free();
-            self.hand_over(buffer);
-        }
-        while owners != 0 {
-            let owner = split.next(owners);
-            owners &= !(1 << owner);
-            let OwnedChunks { first: mut chunk, end } = split.owned(owner, chunks);
-            while chunk < end {
-                let mut n = 1;
-                if owner != split.part {
-                    sum = wgmma_accumulator::nothing();
-                    n = 0;
-                }
-                while n < split.parts {
-                    // Several at a time: what a part takes is the time until its bytes come.
-                    // SAFETY: (of both) all parts have arrived, and have written what this CTA does not own, or all.
-                    unsafe {
-                        let at = |more: u32| split.chunk(split.nth(owner, n + more), chunks, chunk).cast_const();
-                        wgmma_accumulator::add(&mut sum, at, split.parts - n, self.again());
-                    }
-                    n += wgmma_accumulator::ADDED;
-                }
-                self.stage(wgmma_accumulator::whole::<T, E, I, J, 0>(&sum, each * chunk, task, self.again()));
-                if each > 1 {
-                    self.stage(wgmma_accumulator::whole::<T, E, I, J, 1>(&sum, each * chunk, task, self.again()));
-                }
-                sum.clone_from(&then);
-                chunk += 1;
-            }
-        }
-    }
-
-    /// What one thread finds behind a barrier of all, to all; and to the store role, with what is staged next.
-    #[inline(always)]
-    fn agree(&self, find: impl FnOnce() -> u32) -> u32 {
-        // All that this CTA has written is announced by one thread.
-        barrier::sync_consumers();
-        if self.again() == 0 {
-            let found = find();
-            // The store role reads the word that is there as long as its chunks are not free.
-            self.wait_free();
-            // SAFETY: a word of shared memory, which all consumers have read that read it before. It is written again when chunks of both warpgroups
-            // that were staged behind this have been read.
-            unsafe { memory::store_shared(self.smem.owners(self.staged), found) };
-        }
-        warp::sync();
-        // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
-        barrier::sync_consumers();
-        // SAFETY: as above.
-        unsafe { memory::load_shared(self.smem.owners(self.staged)) }
-    }
-}
-
-/// Byte offset of warpgroup `group`'s half of an operand tile; 64 rows or columns are 8 KiB in both majors.
-const fn half(split: bool, kept: usize, group: u32) -> u32 {
-    if split { group * (kept as u32 / 2) * ROW_BYTES } else { 0 }
-}
-
-impl Consumer {
-    /// Transposes those operands of a full stage at `shared` that the tensor cores do not take as they lie: of tf32, all whose contraction
-    /// runs along the rows. `b` are all rows or columns that `b` keeps.
-    #[inline(always)]
-    fn turn<E: MmaElement, const I: usize>(&self, shared: u32, b: u32, along: (bool, bool)) {
-        if E::MMA_FORMAT != MmaFormat::Tf32 || !(along.0 || along.1) {
-            return;
-        }
-        let a = I as u32;
-        let (first, end) = (if along.0 { 0 } else { a }, if along.1 { a + b } else { a });
-        // SAFETY: the stage is full and stays until `release`; all consumers turn the same blocks of it, each its own.
-        unsafe { wgmma_accumulator::turn(shared + first * ROW_BYTES, (end - first) / wgmma_accumulator::BLOCK, self.again()) };
-        // The tensor cores read through the other proxy, what all warps have written.
-        fence::proxy_async_shared();
-        barrier::sync_consumers();
-    }
-}
-
-impl Consumer {
-    /// Applies the elementwise prologue to the `I` rows or columns of operand A that lie in a full stage at `shared`, in place: each element
-    /// becomes what a task of its own would have written. What lies behind the contraction's end stays zero.
-    #[inline(always)]
-    fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(&self, shared: u32, a: OperandTile, task: Task) {
-        if !T::MAPS_OPERAND_A {
-            return;
-        }
-        // What is tf32 has been turned.
-        let across = a.along_rows && E::MMA_FORMAT != MmaFormat::Tf32;
-        // SAFETY: the stage is full and stays until `release`; all consumers run the prologue on the same rows of it, each its own part.
-        unsafe { wgmma_accumulator::map_operand_a::<T, E, I>(shared, across, a.left(), task, self.again()) };
-        // The tensor cores read through the other proxy, what all warps have written.
-        fence::proxy_async_shared();
-        barrier::sync_consumers();
-    }
-}
-
 impl Role for Consumer {
     const CALLS: bool = true;
+    const SHARING: Sharing = Sharing::Gemvs;
     type Accumulator<const I: usize, const J: usize> = Sum;
+
+    #[inline(always)]
+    fn set_tile(&mut self, tile: Option<(u32, u32)>) {
+        self.tile = tile;
+    }
+
+    /// Nothing waits: said here, its registers are free for the functions that such a body calls.
+    #[inline(always)]
+    fn begin_function(&mut self) {
+        self.pending = Pending::new();
+    }
+
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        self.tile.map_or(rows, |(rows, _)| rows) as i32
+    }
+
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        self.tile.map_or(columns, |(_, columns)| columns) as i32
+    }
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) -> Sum {
@@ -404,14 +219,7 @@ impl Role for Consumer {
         b: OperandTile,
         task: Task,
     ) {
-        let group = self.group();
-        let (stage, shared) = self.next_stage(pages(I, J));
-        self.turn::<E, I>(shared, J as u32, (a.along_rows, b.along_rows));
-        self.map_operand_a::<T, E, I>(shared, a, task);
-        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
-        // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
-        unsafe { self.wgmma.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
-        self.multiplied(stage);
+        self.multiply::<T, E, I, J>(TileShape::of(I as u32, J as u32), acc, a, b, task);
     }
 
     #[inline(always)]
@@ -422,17 +230,7 @@ impl Role for Consumer {
         b: (OperandTile, OperandTile),
         task: Task,
     ) {
-        let group = self.group();
-        let (stage, shared) = self.next_stage(pages(I, 2 * J));
-        self.turn::<E, I>(shared, 2 * J as u32, (a.along_rows, b.0.along_rows));
-        self.map_operand_a::<T, E, I>(shared, a, task);
-        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
-        // SAFETY: as in `mma`.
-        unsafe {
-            self.wgmma.multiply::<E, I, J>(acc.0, at_a, at_b, (a.along_rows, b.0.along_rows));
-            self.wgmma.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * ROW_BYTES, (a.along_rows, b.1.along_rows));
-        }
-        self.multiplied(stage);
+        self.multiply_pair::<T, E, I, J>(TileShape::of(I as u32, J as u32), acc, a, b, task);
     }
 
     #[inline(always)]
@@ -445,8 +243,8 @@ impl Role for Consumer {
     ) {
         self.wgmma.wait_all::<I, J>(&mut first);
         self.wgmma.wait_all::<I, J>(&mut second);
-        self.end();
-        self.put::<T, E, I, J>(&wgmma_accumulator::combine::<I, J>(&first, &second, f), task);
+        let sum = wgmma_accumulator::combine::<I, J>(&first, &second, f);
+        self.finish::<Alone<T, E>>(&sum, TileShape::of(I as u32, J as u32), SplitK::WHOLE, task);
     }
 
     #[inline(always)]
@@ -458,13 +256,7 @@ impl Role for Consumer {
         task: Task,
     ) {
         self.wgmma.wait_all::<I, J>(&mut acc);
-        self.end();
-        if split.parts > 1 {
-            // SAFETY: the task runs, so its launch is live.
-            unsafe { self.fix_up::<T, E, I, J>(&acc, split, task) };
-            return;
-        }
-        self.put::<T, E, I, J>(&acc, task);
+        self.finish::<Alone<T, E>>(&acc, TileShape::of(I as u32, J as u32), split, task);
     }
 
     #[inline(always)]
@@ -477,12 +269,17 @@ impl Role for Consumer {
         task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
+        /// No thread has more than two places.
+        const AHEAD: bool = 2 * CONSUMER_THREADS >= 16 * 32;
         let (thread, lane) = (self.again(), self.lane());
         let smem = self.smem;
-        let y = y.of::<T::Result<E>>();
-        let put = |row: u32, col: u32, sum: f32, beside: Beside<T>| {
+        let (rows, columns) = self.tile.unwrap_or((I as u32, J as u32));
+        // In one register while products are made.
+        let tile = special::opaque(rows | columns << 8);
+        let y = y.of::<T::Result<E>>().unsized_tile();
+        let is_inside = |row: u32, col: u32| row < y.rows() && col < y.cols();
+        let put = |at: *mut T::Result<E>, (row, col): (u32, u32), sum: f32, beside: Beside<T>| {
             let value = beside.finish(f(sum, inputs.at(row, col)));
-            let at = y.pointer(row as i32, col as i32);
             // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
             unsafe {
                 // What is carried has 16 bits.
@@ -495,56 +292,107 @@ impl Role for Consumer {
                 at.write(T::Result::<E>::element(value));
             }
         };
-        let first = thread / (CONSUMERS / CONSUMER_THREADS);
-        let places = || (first..(I * J) as u32).step_by(CONSUMER_THREADS as usize);
-        let beside = |at: u32| Beside::<T>::read(task, y, (at / J as u32, at % J as u32));
-        // Of a thread with one place, what stands beside it comes while operand A does.
-        let alone = const { I * J <= CONSUMER_THREADS as usize };
-        let ahead = if alone { Some(beside(first)) } else { None };
-        let in_band = !smem.word(x.pointer(0, 0) as u64).is_null();
-        if in_band {
-            self.wait_sent();
-        }
-        let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
-        let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = self.staged | bit(in_band, gemv::IN_BAND_FLAGS) | bit(bulk_rows, gemv::BULK_ROWS);
-        // SAFETY: all consumers run the task, which is published, and the same outline as the loader; a copy is not read behind the barriers of a
-        // product.
-        let packed = unsafe {
-            let (base, shape, of_w) = (x.pointer(0, 0) as u64, gemv::pair(x.rows(), x.cols()), gemv::pair(w.rows(), w.cols()));
-            gemv::sum::<E, I, J>(task, self.ring.packed(), smem.0, word, base, shape, x.row_stride(), of_w)
+        // 8, 16 or 32 columns: nothing is divided.
+        let place = |at: u32, columns: u32| match columns {
+            8 => (at / 8, at % 8),
+            16 => (at / 16, at % 16),
+            _ => (at / 32, at % 32),
         };
-        self.ring = Ring::unpack(smem, packed);
-        if !bulk_rows {
-            let x = if in_band { in_band_flags::copy(smem, x) } else { x };
-            // Nothing comes through the ring.
-            for at in places() {
-                let (row, col) = (at / J as u32, at % J as u32);
-                if row < y.rows() && col < y.cols() {
-                    let (mut k, mut sum) = (0, 0.0);
-                    while k < w.cols() {
-                        sum += x.at(row, k) * w.at(col, k);
-                        k += 1;
-                    }
-                    put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
+        // Where element `at` is written, null if it is outside, and what stands beside it.
+        let spot = |at: u32| {
+            let (row, col) = place(at, columns);
+            let inside = at < rows * columns && is_inside(row, col);
+            let to = if inside { y.pointer(row as i32, col as i32) } else { core::ptr::null_mut() };
+            (special::same_pointer(to), Beside::<T>::read(task, y, (row, col)))
+        };
+        let first = thread / (CONSUMERS / CONSUMER_THREADS);
+        // Of a thread with one place or two, what stands beside them comes while operand A does; and where it writes is known before products take all registers:
+        // what is known of the result would take more.
+        let ahead = if AHEAD {
+            let one = spot(first);
+            let other = if columns > 16 { spot(first + CONSUMER_THREADS) } else { (core::ptr::null_mut(), one.1) };
+            Some([one, other])
+        } else {
+            None
+        };
+        let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
+        let (x, w) = (x.part(rows), w.part(columns));
+        let x = if smem.word(x.pointer(0, 0) as u64).is_null() {
+            x
+        } else {
+            self.wait_sent();
+            let shape = gemv::pair(x.rows(), x.cols());
+            // SAFETY: all consumers run the task, which is published, and have met since the last product; the copy is not read behind the barriers of this one.
+            unsafe {
+                if in_band_flags::receive::<E>(task, smem.0, x.pointer(0, 0) as u64, shape, x.row_stride(), self.staged()) != 0 {
+                    // All consumers come here, who have received it together.
+                    rmsnorm_prologue::make::<E>(task, smem.chunk(0), x.rows(), x.cols());
                 }
             }
+            in_band_flags::copy(smem, x)
+        };
+        let (mut stage, mut at_stage) = (Stage::NONE, 0);
+        // Where nothing comes through the ring.
+        let read = |at: u32| {
+            let (row, col) = place(at, columns);
+            let (mut n, mut sum) = (0, 0.0);
+            while n < w.cols() {
+                sum += x.at(row, n) * w.at(col, n);
+                n += 1;
+            }
+            sum
+        };
+        let mut sums = [0.0; 2];
+        if bulk_rows {
+            // SAFETY: all consumers run the task, which is published, and the same outline as the loader.
+            let packed = unsafe {
+                let (base, shape, of_w) = (x.pointer(0, 0) as u64, gemv::pair(x.rows(), x.cols()), gemv::pair(w.rows(), w.cols()));
+                let ring = self.ring.packed();
+                macro_rules! sum {
+                    ($($rows:literal $columns:literal),*) => {
+                        match (rows, columns) {
+                            $(($rows, $columns) => gemv::sum::<E, $rows, $columns>(ring, smem.0, base, shape, x.row_stride(), of_w),)*
+                            _ => ring,
+                        }
+                    };
+                }
+                sum!(8 8, 8 16, 8 32, 16 8, 16 16, 16 32)
+            };
+            self.ring = Ring::unpack(smem, packed);
+            (stage, at_stage) = Ring::unpack_stage(smem, packed);
+        } else if let Some([one, other]) = ahead {
+            // Here, and not where they are needed: else what is known of the operands would be in registers while products are made.
+            let read = |at: u32, to: *mut T::Result<E>| if to.is_null() { 0.0 } else { read(at) };
+            sums = [read(first, one.0), read(first + CONSUMER_THREADS, other.0)];
+        }
+        let first = self.again() / (CONSUMERS / CONSUMER_THREADS);
+        let tile = special::opaque(tile);
+        let (rows, columns) = (tile & 0xff, tile >> 8);
+        let end = |at: u32, (to, beside): (*mut T::Result<E>, Beside<T>), mut sum: f32| {
+            if to.is_null() {
+                return;
+            }
+            let (row, col) = place(at, columns);
+            let mut part = 0;
+            while bulk_rows && part < mma_sync::PARTS {
+                // SAFETY: the parts of this task, until the stage is released.
+                sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * columns + col) * rows + row) * 4) });
+                part += 1;
+            }
+            put(to, (row, col), sum, beside);
+        };
+        if let Some([one, other]) = ahead {
+            end(first, one, sums[0]);
+            end(first + CONSUMER_THREADS, other, sums[1]);
+        } else {
+            for at in (first..rows * columns).step_by(CONSUMER_THREADS as usize) {
+                end(at, spot(at), if bulk_rows { 0.0 } else { read(at) });
+            }
+        }
+        if !bulk_rows {
             // The next task may have a copy of its operand A.
             barrier::sync_consumers();
             return;
-        }
-        let (stage, at_stage) = Ring::unpack_stage(smem, packed);
-        for at in places() {
-            let (row, col) = (at / J as u32, at % J as u32);
-            if row < y.rows() && col < y.cols() {
-                let (mut part, mut sum) = (0, 0.0);
-                while part < mma_sync::PARTS {
-                    // SAFETY: as above.
-                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * J as u32 + col) * I as u32 + row) * 4) });
-                    part += 1;
-                }
-                put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
-            }
         }
         warp::sync();
         if shared_memory::arrives(lane) {
@@ -590,7 +438,7 @@ impl Role for Consumer {
         wgmma_accumulator::simt(self.again(), &mut self.gate, 0, f);
         // A reference on the CPU does not wait.
         // SAFETY: the gate is that of this task. A body may end without having waited.
-        if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {
+        if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass(self.warp()) } {
             // SAFETY: the body has ended.
             unsafe { self.gate.end_first() };
         }

@@ -16,6 +16,7 @@ use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
+use maco_abi::MapIndex;
 
 /// A host thread: all roles at once, or one of a modelled CTA.
 pub struct Cpu(Played);
@@ -104,7 +105,7 @@ macro_rules! play {
 impl Role for Cpu {
     type Accumulator<const I: usize, const J: usize> = Sum<I, J>;
 
-    fn steps(&mut self, a: u32, b: u32, count: u32) -> u32 {
+    fn steps(&mut self, a: MapIndex, b: MapIndex, count: u32) -> u32 {
         play!(self, |role| role.steps(a, b, count))
     }
 

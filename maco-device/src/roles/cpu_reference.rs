@@ -1,20 +1,20 @@
 //! CPU reference: loader, consumer and store in one thread. It is the default without a GPU, and the oracle with one.
 
-use crate::abi::{self, BOX};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Beside, Epilogue, Scalars};
 use crate::data::inputs::Inputs;
 use crate::data::split_k::{INCOMPLETE, SplitK};
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
+use crate::data::tile_shape::TileShape;
 use crate::hardware::scratch;
 use crate::operations::index_add::{NOTHING, TERMS};
 use crate::operations::simt_consumer::SimtConsumer;
-use crate::operations::staging::{columns, place};
 use crate::role::Role;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 use crate::sync::ring::Ring;
+use maco_abi::{self as abi, BOX};
 
 /// One thread has all the work that consumers share, and no ring.
 const ALL: SimtConsumer = SimtConsumer { thread: 0, threads: 1, lanes: 1, ring: Ring::NONE };
@@ -59,7 +59,7 @@ fn gather<E: MmaElement>(parts: &OperandTile, n: usize, by_step: bool, out: &mut
 /// # Safety
 /// The launch of `split` is live, which is one of several parts; called once for a task.
 unsafe fn fix_up<const I: usize, const J: usize>(acc: &[f32], split: SplitK, mut each: impl FnMut(usize, &[f32])) {
-    let chunks = columns(I, J) as u32 / BOX;
+    let chunks = TileShape::of(I as u32, J as u32).own_columns() / BOX;
     // SAFETY: the plan keeps this memory for the part alone, and nobody reads it before all parts have arrived.
     unsafe { split.chunk(split.part, chunks, 0).cast::<f32>().copy_from_nonoverlapping(acc.as_ptr(), acc.len()) };
     // SAFETY: passed on from the caller; all is written.
@@ -76,7 +76,7 @@ unsafe fn fix_up<const I: usize, const J: usize>(acc: &[f32], split: SplitK, mut
         let owned = split.owned(owner, chunks);
         // What consumers have of a chunk, so that each element's parts are added in the same order as theirs.
         for (chunk, group) in (owned.first..owned.end).flat_map(|chunk| [(chunk, 0), (chunk, 1)]) {
-            let (top, left) = place::<I, J>(group, chunk * BOX);
+            let (top, left) = TileShape::of(I as u32, J as u32).place(group, chunk * BOX);
             for row in top as usize..top as usize + BOX as usize {
                 let at = row * J + left as usize;
                 let some = |n: u32| &partial(n)[at..at + BOX as usize];

@@ -3,19 +3,16 @@
 //! What the body computes does not belong here. This is the role as which consumers run it. The role reads and writes the copy, not the tiles that the body names,
 //! block by block, with the same conversions as the task.
 
-use crate::abi::Slot;
-use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 use crate::data::element::{Element, f16};
 use crate::data::inputs::Inputs;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::hardware::special;
-use crate::hardware::special::CONSUMER_THREADS;
+use crate::hardware::special::{self, CONSUMER_THREADS};
 use crate::hardware::{barrier, memory, warp};
 use crate::operations::in_band_flags;
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
+use maco_abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, Slot, in_band_stride};
 
 const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
 
@@ -28,45 +25,59 @@ pub struct ElementwisePrologue {
     thread: u32,
 }
 
-/// Waits until all of operand A of `task` has come and, unless the result of its elementwise prologue lies there already, gives who runs that prologue, of
-/// which task, and by which instance. Behind that, consumers meet.
+/// Waits until all of operand A of `task` has come and, unless the result of its elementwise prologue lies there already, makes room for that: not 0 if it is to be
+/// run, by [`ElementwisePrologue::of`]. Then consumers have met.
+///
+/// A function of its own, apart from the prologue: what polls holds many registers, and what runs a body, too.
 ///
 /// # Safety
-/// As of [`in_band_flags::receive`]; `task` is [`crate::abi::ELEMENTWISE_PROLOGUE`], of a live launch, and `thread` is the consumer thread.
-#[inline(always)]
-pub unsafe fn receive(
-    smem: SharedMemory,
-    launch: *const Launch,
-    task: Task,
-    staged: u32,
-    thread: u32,
-) -> Option<(ElementwisePrologue, Task, u32)> {
+/// As of [`in_band_flags::receive`]; `task` is [`maco_abi::ELEMENTWISE_PROLOGUE`], of a live launch.
+#[inline(never)]
+pub unsafe fn receive(task: Task, smem: u32, staged: u32) -> u32 {
+    let (smem, thread) = (SharedMemory(smem), special::thread_again() - 128);
     // Two bytes, whatever they are.
-    let (x, op, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
-    let (rows, cols, at) = (x.rows(), x.cols(), smem.chunk(0));
+    let (x, _, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
     if warp::all(smem.is_copied(in_band_flags::copy_key(x, task, staged))) {
-        return None;
+        return 0;
     }
-    // The prologue's own slot, behind the rows: scalars, and coordinates that are all 0.
-    let slot = at + rows * in_band_stride(rows, cols) * 2;
-    let first = thread / (CONSUMERS / CONSUMER_THREADS);
-    let mut word = first;
+    let slot = slot(smem, x);
+    let mut word = thread / (CONSUMERS / CONSUMER_THREADS);
     while word < ELEMENTWISE_SLOT_BYTES / 4 {
         // SAFETY: the plan promises room for a slot, which nobody reads before the barrier.
         unsafe { memory::store_shared(slot + word * 4, if word == 0 { head } else { 0 }) };
         word += CONSUMER_THREADS;
     }
     // SAFETY: passed on from the caller.
-    unsafe { in_band_flags::poll(smem, x, at, thread) };
+    unsafe { in_band_flags::poll(smem, x, smem.chunk(0), thread) };
     barrier::sync_consumers();
     if thread == 0 {
         smem.set_copied(in_band_flags::copy_key(x, task, staged));
     }
-    #[cfg(not(target_arch = "nvptx64"))]
-    let slot = special::generic(slot) as *const Slot;
-    // SAFETY: the slot is written, and stays until consumers meet.
-    let task = unsafe { Task::new(slot, launch) };
-    Some((ElementwisePrologue { at, rows, cols, thread: first }, task, op))
+    1
+}
+
+/// The prologue's own slot, behind the rows of operand A: scalars, and coordinates that are all 0.
+#[inline(always)]
+fn slot(smem: SharedMemory, x: Tile<f16, 0, 0>) -> u32 {
+    smem.chunk(0) + x.rows() * in_band_stride(x.rows(), x.cols()) * 2
+}
+
+impl ElementwisePrologue {
+    /// Who runs the prologue of `task`, of which task that is, and by which instance.
+    ///
+    /// # Safety
+    /// A consumer, behind [`receive`], until consumers meet again; the launch is live.
+    #[inline(always)]
+    pub unsafe fn of(task: Task, smem: SharedMemory, launch: *const Launch) -> (ElementwisePrologue, Task, u32) {
+        let (x, op, _): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
+        let thread = (special::thread_again() - 128) / (CONSUMERS / CONSUMER_THREADS);
+        let slot = slot(smem, x);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let slot = special::generic(slot) as *const Slot;
+        // SAFETY: the slot is written, and stays until consumers meet.
+        let task = unsafe { Task::new(slot, launch) };
+        (ElementwisePrologue { at: smem.chunk(0), rows: x.rows(), cols: x.cols(), thread }, task, op)
+    }
 }
 
 impl Role for ElementwisePrologue {

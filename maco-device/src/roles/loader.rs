@@ -1,23 +1,24 @@
 //! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
 
-use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
+use crate::data::tile_shape::{TileShape, shape_of};
 use crate::hardware::{special, tma};
 use crate::operations::column_reduction;
 use crate::operations::gather_rows;
 use crate::operations::index_add;
 use crate::operations::row_stages;
 use crate::operations::scatter;
-use crate::role::Role;
+use crate::role::{Role, Sharing};
 use crate::shared_memory::SharedMemory;
 use crate::simt::Simt;
 use crate::sync::ring::{Ring, Room, pages, scratch_pages};
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{self as abi, MapIndex, PAGE_BYTES, PAGES, ROW_BYTES};
 
 /// The loader's state.
 pub struct Loader {
@@ -30,6 +31,8 @@ pub struct Loader {
     left: u32,
     /// Where the first stage lies whose other operands are still to be asked for.
     from: u32,
+    /// Rows and columns of the tile, if the code that runs is for several.
+    tile: Option<(u32, u32)>,
 }
 
 /// See [`Loader::begun`].
@@ -40,7 +43,7 @@ impl Loader {
     /// Made by the loader thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(smem: SharedMemory, maps: u64) -> Loader {
-        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0 }
+        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0, tile: None }
     }
 
     /// See [`Ring::exaggerate`].
@@ -143,17 +146,41 @@ impl Loader {
 /// Whether no task of the graph writes what is multiplied.
 #[inline(always)]
 fn is_unwritten(tile: OperandTile) -> bool {
-    tile.view.map & UNWRITTEN != 0
+    tile.view.map.is_unwritten()
+}
+
+impl Loader {
+    /// The shape of a product's tile, whose code says `I` × `J`.
+    #[inline(always)]
+    fn shape<const I: usize, const J: usize>(&self) -> TileShape {
+        shape_of(self.tile, I, J)
+    }
 }
 
 impl Role for Loader {
+    const SHARING: Sharing = Sharing::Bodies;
     type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn set_tile(&mut self, tile: Option<(u32, u32)>) {
+        self.tile = tile;
+    }
+
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        self.tile.map_or(rows, |(rows, _)| rows) as i32
+    }
+
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        self.tile.map_or(columns, |(_, columns)| columns) as i32
+    }
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
 
     #[inline(always)]
-    fn steps(&mut self, a: u32, b: u32, count: u32) -> u32 {
+    fn steps(&mut self, a: MapIndex, b: MapIndex, count: u32) -> u32 {
         self.maps.get::<0>(a);
         self.maps.get::<1>(b);
         // Behind as many as the ring may have stages there is nothing to begin.
@@ -162,7 +189,8 @@ impl Role for Loader {
 
     #[inline(always)]
     fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: OperandTile, b: OperandTile, _: Task) {
-        let (i, j) = (I as u32, J as u32);
+        let shape = self.shape::<I, J>();
+        let (i, j) = (shape.rows(), shape.columns());
         let bytes = (i + j) * ROW_BYTES;
         // Each once, whatever comes.
         let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.view.map)];
@@ -175,12 +203,12 @@ impl Role for Loader {
                     Self::boxes::<E>(room, i, maps[1], b, j);
                 }
             };
-            if self.in_two(pages(I, J), bytes, copy) {
+            if self.in_two(pages(i + j), bytes, copy) {
                 return;
             }
         }
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::operands::<E>(room, maps, (a, i), (b, j))) };
+        unsafe { self.ring.acquire(pages(i + j), bytes, |room| Self::operands::<E>(room, maps, (a, i), (b, j))) };
     }
 
     #[inline(always)]
@@ -191,7 +219,8 @@ impl Role for Loader {
         b: (OperandTile, OperandTile),
         _: Task,
     ) {
-        let (i, j) = (I as u32, J as u32);
+        let shape = self.shape::<I, J>();
+        let (i, j) = (shape.rows(), shape.columns());
         let bytes = (i + 2 * j) * ROW_BYTES;
         let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.0.view.map)];
         let third = self.maps.get::<2>(b.1.view.map);
@@ -207,13 +236,13 @@ impl Role for Loader {
                     Self::boxes::<E>(room, i + j, third, b.1, j);
                 }
             };
-            if self.in_two(pages(I, 2 * J), bytes, copy) {
+            if self.in_two(pages(i + 2 * j), bytes, copy) {
                 return;
             }
         }
         // SAFETY: as in `mma`.
         unsafe {
-            self.ring.acquire(pages(I, 2 * J), bytes, |room| {
+            self.ring.acquire(pages(i + 2 * j), bytes, |room| {
                 Self::operands::<E>(room, maps, (a, i), (b.0, j));
                 Self::boxes::<E>(room, i + j, third, b.1, j);
             })
@@ -243,21 +272,23 @@ impl Role for Loader {
         if !(x.is_bulk_copied() && w.is_bulk_copied()) {
             return;
         }
-        let (rows, cols) = (w.rows(), w.cols());
+        let kept = self.tile.map_or(J as u32, |(_, columns)| columns);
+        let (rows, cols) = (w.part(kept).rows(), w.cols());
         let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() as u64 * E::BYTES as u64);
+        let (columns, pages) = (row_stages::columns(kept as usize), row_stages::pages(kept as usize));
         // Rows in pieces come in boxes: one copy for eight rows.
-        let boxed = const { row_stages::boxed(J) } && w.view.map != NO_MAP;
+        let boxed = row_stages::boxed(kept as usize) && !w.view.map.is_none();
         let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
         let mut col = 0;
         loop {
             let left = cols - col;
-            let count = if left < row_stages::columns(J) { left } else { row_stages::columns(J) };
+            let count = if left < columns { left } else { columns };
             let bytes = count * E::BYTES;
             let copy = |room: Room| {
                 if boxed {
                     let mut row = 0;
-                    while row < J as u32 {
-                        let (to, piece) = (room.shared + row * row_stages::columns(J) * E::BYTES, (col / abi::PIECE) as i32);
+                    while row < kept {
+                        let (to, piece) = (room.shared + row * columns * E::BYTES, (col / abi::PIECE) as i32);
                         // SAFETY: the map is that of the weights in pieces; the stage has space for all boxes, and expects them, also what of
                         // them is outside.
                         unsafe { tma::load_once(to, map, 0, piece, w.row + row as i32, room.full) };
@@ -266,21 +297,21 @@ impl Role for Loader {
                     return;
                 }
                 let mut from = first + col as u64 * E::BYTES as u64;
-                let (mut to, end) = (room.shared, room.shared + rows * row_stages::columns(J) * E::BYTES);
+                let (mut to, end) = (room.shared, room.shared + rows * columns * E::BYTES);
                 while bytes > 0 && to < end {
                     // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
                     unsafe { tma::row_once(to, from, bytes, room.full) };
                     from += stride;
-                    to += row_stages::columns(J) * E::BYTES;
+                    to += columns * E::BYTES;
                 }
             };
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order. Stages that were begun
             // in part are of an earlier task, which is loaded.
             let acquired = unsafe {
-                self.ring.throttle(row_stages::pages(J));
-                self.ring.acquire(row_stages::pages(J), if boxed { row_stages::pages(J) * PAGE_BYTES } else { bytes * rows }, copy)
+                self.ring.throttle(pages);
+                self.ring.acquire(pages, if boxed { pages * PAGE_BYTES } else { bytes * rows }, copy)
             };
-            if !acquired || left <= row_stages::columns(J) {
+            if !acquired || left <= columns {
                 return;
             }
             col += count;

@@ -1,16 +1,17 @@
 //! The store role: one thread that sends staged results to global memory by TMA while the consumers go on.
 
-use crate::abi::{self, BOX};
 use crate::data::element::MmaElement;
 use crate::data::epilogue::Epilogue;
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::data::tile_shape::shape_of;
 use crate::hardware::{mbarrier, memory, tma};
-use crate::operations::staging::{buffer, columns, parity, place};
-use crate::role::Role;
+use crate::operations::staging::{buffer, parity};
+use crate::role::{Role, Sharing};
 use crate::shared_memory::SharedMemory;
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{self as abi, BOX};
 
 /// The store thread's state.
 pub struct Store {
@@ -18,6 +19,9 @@ pub struct Store {
     maps: TensorMapCache,
     /// Chunks sent so far (the same for both warpgroups).
     sent: u32,
+    /// Rows and columns of the tile, and whether its elements have four bytes, if the code that runs is for several.
+    tile: Option<(u32, u32)>,
+    four_bytes: bool,
 }
 
 impl Store {
@@ -25,7 +29,7 @@ impl Store {
     /// Made by the store thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(smem: SharedMemory, maps: u64) -> Store {
-        Store { smem, maps: TensorMapCache::new(maps), sent: 0 }
+        Store { smem, maps: TensorMapCache::new(maps), sent: 0, tile: None, four_bytes: false }
     }
 
     /// The `n`-th chunks of both warpgroups have been read: the consumers may refill them.
@@ -40,7 +44,28 @@ impl Store {
 }
 
 impl Role for Store {
+    const SHARING: Sharing = Sharing::Bodies;
     type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn set_tile(&mut self, tile: Option<(u32, u32)>) {
+        self.tile = tile;
+    }
+
+    #[inline(always)]
+    fn set_four_bytes(&mut self, four_bytes: bool) {
+        self.four_bytes = four_bytes;
+    }
+
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        self.tile.map_or(rows, |(rows, _)| rows) as i32
+    }
+
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        self.tile.map_or(columns, |(_, columns)| columns) as i32
+    }
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
@@ -59,8 +84,11 @@ impl Role for Store {
     #[inline(always)]
     fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, _: Task) {
         let map = self.maps.get::<0>(y.view.map);
-        let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
-        let each = BOX / abi::columns(E::BYTES);
+        let shape = shape_of(self.tile, I, J);
+        let four_bytes = if self.tile.is_some() { self.four_bytes } else { E::BYTES == 4 };
+        let width = if four_bytes { abi::columns(4) } else { abi::columns(2) };
+        let chunks = shape.own_columns() / width;
+        let each = BOX / width;
         let in_parts = split.parts > 1;
         // All chunks of a tile, or of one made in parts those that the consumers add up: from `chunk` to `end`, then those of `others`.
         let (mut chunk, mut end, mut others) = (0, chunks, 0);
@@ -77,7 +105,7 @@ impl Role for Store {
         loop {
             let mut group = 0;
             while group < 2 {
-                let (row, col) = place::<I, J>(group, chunk * abi::columns(E::BYTES));
+                let (row, col) = shape.place(group, chunk * width);
                 let source = buffer(group, self.sent);
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy, or there is none. The plan gave every staged result a tensor map.

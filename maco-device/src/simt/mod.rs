@@ -44,7 +44,7 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     #[must_use]
     pub fn wait_for_inputs(&mut self) -> bool {
         // SAFETY: the consumer lends the gate of the task it runs.
-        self.gate.as_mut().is_none_or(|gate| unsafe { gate.pass() })
+        self.gate.as_mut().is_none_or(|gate| unsafe { gate.pass(self.thread / 32) })
     }
 
     /// Barrier among all threads of the body (PTX ISA §9.7.13.1 `bar.sync` on named barrier 4).

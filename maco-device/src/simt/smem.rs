@@ -83,7 +83,7 @@ impl<'a, const SHARED: usize> Simt<'a, SHARED> {
             assert!(SHARED > 0, "MACO0017: only a body with `shared = ..` has barriers of some of its threads");
             assert!(ID < 10, "MACO0017: a body has ten barriers of some of its threads, 0 to 9");
             assert!(
-                THREADS > 0 && THREADS.is_multiple_of(32) && THREADS <= crate::abi::CONSUMERS,
+                THREADS > 0 && THREADS.is_multiple_of(32) && THREADS <= maco_abi::CONSUMERS,
                 "MACO0017: threads come to a barrier in warps of 32, at most 256 of them"
             );
         }

@@ -35,11 +35,7 @@ impl<E, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize>
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub(crate) fn new(tile: Tile<E, R, C>, maps: u64) -> Self {
-        Mapped {
-            tile,
-            map: maps + (tile.view.map & !crate::abi::UNWRITTEN) as u64 * size_of::<crate::abi::TensorMap>() as u64,
-            acquired: Cell::new(false),
-        }
+        Mapped { tile, map: maps + tile.view.map.index() as u64 * size_of::<maco_abi::TensorMap>() as u64, acquired: Cell::new(false) }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
@@ -245,11 +241,11 @@ fn places<E: Element, const ROWS: usize, const COLS: usize>(
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::View;
     use crate::data::element::bf16;
     use crate::data::operand_type::E4M3;
     use crate::simt::Simt;
     use crate::simt::smem::Scratch;
+    use maco_abi::View;
 
     /// Rows of `cols` numbers, each 100 times its row and its column, and as many elements from row to row as there are columns.
     fn numbers<E: Element>(rows: usize, cols: usize, of: impl Fn(usize, usize) -> E) -> Vec<E> {

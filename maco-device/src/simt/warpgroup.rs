@@ -38,7 +38,7 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     pub fn warpgroup(&self) -> Warpgroup<'_> {
         #[cfg(target_arch = "nvptx64")]
         {
-            const COUNT: u32 = crate::abi::CONSUMERS / THREADS;
+            const COUNT: u32 = maco_abi::CONSUMERS / THREADS;
             // The same in all lanes, which only a shuffle says: ptxas serialises products that it believes threads come to apart (C7520).
             let index = crate::ptx::warp::broadcast(self.thread / THREADS, 0);
             // SAFETY: the thread is one of the consumers. A loop over as many blocks as there are warpgroups is none then.

@@ -3,13 +3,13 @@
 //! Between two short tasks, testing two mbarriers and then reading the slot is much of what a consumer does. The word names the task, so one load says both whether
 //! the task may run, and how.
 
-use crate::abi::{ELEMENTWISE_PROLOGUE, LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK};
 use crate::hardware::memory;
 use crate::shared_memory::{ARRIVALS, SharedMemory};
+use maco_abi::{ELEMENTWISE_PROLOGUE, Flags, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK};
 
 /// Flags of tasks that are more than a body to consumers: something has to be settled, waited for or fenced before or behind
 /// them, or not all warps have a part in them.
-const SPECIAL: u32 = (STAGED | READ_BY_TMA | WARP_TASK | ELEMENTWISE_PROLOGUE | LOST_ARRIVE) as u32;
+const SPECIAL: Flags = STAGED.with(READ_BY_TMA).with(WARP_TASK).with(ELEMENTWISE_PROLOGUE);
 /// Bits 0 to 15 are the instance, the next ones places to the task that this one comes after (fewer than slots).
 const AFTER: u32 = 16;
 /// The word is a notice.
@@ -17,12 +17,14 @@ const GIVEN: u32 = 1 << 19;
 /// From here on: how often the slot has been used before, as far as there are bits. No older notice is left: every task in the slot has
 /// overwritten it.
 const LAP: u32 = 20;
+/// As many laps are told apart: of a task's number, what stands above it is not looked at.
+pub const LAPS: u32 = 1 << (u32::BITS - LAP);
 const _: () = assert!(SLOTS <= 8);
 
-/// Whether a task with these flags is more than a body.
+/// Whether a task is more than a body, whose flags are the lower half of `ways`.
 #[inline(always)]
-pub fn special(flags: u32) -> bool {
-    flags & SPECIAL != 0
+pub fn special(ways: u32) -> bool {
+    ways & SPECIAL.mask() != 0
 }
 
 /// What task `n` is to be announced by, whose slot begins with the words `head` and `ways`; 0 if it is more than a body.

@@ -4,9 +4,9 @@
 //! draining: the loader remembers the first pages of stages that it has not seen released, and waits for those among the pages that it takes. Both sides advance
 //! alike, so they exchange nothing but arrivals.
 
-use crate::abi::{PAGE_BYTES, PAGES, SLOTS};
 use crate::hardware::{mbarrier, special, warp};
 use crate::shared_memory::{ARRIVALS, FALL_THROUGH, STOP, SharedMemory, arrives, place};
+use maco_abi::{PAGE_BYTES, PAGES, ROW_BYTES, SLOTS};
 
 /// One side's position in the ring.
 #[derive(Clone, Copy)]
@@ -63,9 +63,10 @@ pub struct Room {
     pub full: u32,
 }
 
-/// Pages of a stage of an `I` × `J` contraction: 64 steps of two bytes.
-pub const fn pages(i: usize, j: usize) -> u32 {
-    ((i + j) as u32 * 128).div_ceil(PAGE_BYTES)
+/// Pages of a stage of a contraction that keeps so many rows and columns of its operands, of 128 bytes each.
+#[inline(always)]
+pub const fn pages(kept: u32) -> u32 {
+    (kept * ROW_BYTES).div_ceil(PAGE_BYTES)
 }
 
 /// Pages of the scratch of a SIMT body, `bytes` bytes.

@@ -1,7 +1,7 @@
 //! Tensor-map cache: a thread fences each tensor map of the launch before its first use, once.
 
-use crate::abi::UNWRITTEN;
 use crate::hardware::{fence, special};
+use maco_abi::MapIndex;
 
 /// The table of tensor maps as one thread sees it.
 ///
@@ -25,11 +25,11 @@ impl TensorMapCache {
         TensorMapCache { table, fenced: 0, last: [NONE; 3] }
     }
 
-    /// Address of map `index`, of operand `N` of a product. The host wrote it before the launch, and kernel start does not acquire the
+    /// Address of a map, of operand `N` of a product. The host wrote it before the launch, and kernel start does not acquire the
     /// tensor-map proxy.
     #[inline(always)]
-    pub fn get<const N: usize>(&mut self, index: u32) -> u64 {
-        let index = index & !UNWRITTEN;
+    pub fn get<const N: usize>(&mut self, map: MapIndex) -> u64 {
+        let index = map.index();
         let map = self.table + index as u64 * 128;
         // Of nearly all steps this comparison is everything; opaque, so that the rest of the question stays behind it.
         if self.last[N] != index && !self.knows(special::opaque(index)) {

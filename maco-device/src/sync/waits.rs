@@ -1,11 +1,12 @@
 //! The waits of a slot: counters that the prefetcher has written beside it before the task is posted.
 
-use crate::abi::{NO_COUNTER, Wait};
-use crate::hardware::{gpu_scope, memory, warp};
+use crate::hardware::{memory, warp};
+use crate::protocol::{Counters, Poller};
 use crate::shared_memory::{SharedMemory, WAITS};
+use maco_abi::{CounterIndex, NO_COUNTER, Wait};
 
 /// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the dependency poller can wait for it.
-pub const LONG: u32 = NO_COUNTER - 1;
+pub const LONG: CounterIndex = CounterIndex(NO_COUNTER.0 - 1);
 
 /// Waits that one lane looks at.
 const OWN: usize = WAITS.div_ceil(warp::LANES) as usize;
@@ -21,14 +22,13 @@ impl Waits {
     /// The task in the slot is posted.
     #[inline(always)]
     pub unsafe fn of(smem: SharedMemory, at: u32, lane: u32) -> Waits {
-        let mut own = [Wait { counter: NO_COUNTER, need: 0 }; OWN];
+        let mut own = [Wait::NONE; OWN];
         let mut n = 0;
         while n < OWN {
             let number = lane + n as u32 * warp::LANES;
             if number < WAITS {
                 // SAFETY: words of shared memory, written before the task was posted.
-                let [counter, need] = unsafe { memory::read_shared2(smem.waits(at) + number * 8) };
-                own[n] = Wait { counter, need };
+                own[n] = Wait::decode(unsafe { memory::read_shared2(smem.waits(at) + number * 8) });
             }
             n += 1;
         }
@@ -50,14 +50,13 @@ impl Waits {
     /// Arrivals at each, by relaxed polls.
     ///
     /// # Safety
-    /// `counters` is the bank of a live launch.
+    /// `counters` are those of a live launch.
     #[inline(always)]
-    pub unsafe fn look(&self, counters: *const u32) -> Arrivals {
+    pub unsafe fn look<P: Poller>(&self, by: &P, counters: Counters) -> Arrivals {
         let (mut seen, mut n) = ([0; OWN], 0);
         while n < OWN {
-            let Wait { counter, need } = self.0[n];
             // SAFETY: the plan keeps every counter inside the bank.
-            seen[n] = if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_relaxed(counters.add(counter as usize)) } };
+            seen[n] = unsafe { counters.look(by, self.0[n]) };
             n += 1;
         }
         Arrivals(seen)
@@ -68,7 +67,7 @@ impl Waits {
     pub fn arrived(&self, seen: Arrivals) -> bool {
         let (mut arrived, mut n) = (true, 0);
         while n < OWN {
-            arrived &= seen.0[n] >= self.0[n].need;
+            arrived &= self.0[n].has_arrived(seen.0[n]);
             n += 1;
         }
         arrived

@@ -4,12 +4,14 @@
 
 use core::mem::offset_of;
 
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SINGLE_PRODUCER, Slot, UNREADY, View, Wait};
 use crate::hardware::{fence, gpu_scope, memory, special, warp};
-use crate::machine;
+use crate::machine::{self, Ahead, Alone};
 use crate::profile::warp_task::{Ended, WarpTaskTimer};
-use crate::protocol::{self, Names, Outcome, Run, Until};
+use crate::protocol::{self, Counters, Names, Outcome, Poller, Run, Until};
 use crate::shared_memory::{RUNNING, SharedMemory, WAITING};
+use maco_abi::{
+    CounterIndex, Descriptor, Flags, Indirect, Launch, NO_COUNTER, NO_SIGNAL, Naming, READ_BY_TMA, Signal, Slot, UNREADY, View, Wait,
+};
 
 const SIGNAL: usize = offset_of!(Descriptor, signal);
 
@@ -24,9 +26,6 @@ const OPEN: u32 = 1;
 const STOPPED: u32 = 2;
 /// It has ended, and has signalled it.
 const ENDED: u32 = 3;
-
-/// No wait of this lane.
-const NONE: Wait = Wait { counter: NO_COUNTER, need: 0 };
 
 /// A descriptor, the same in every lane: words that are broadcast when they are asked for cost more than registers.
 #[derive(Clone, Copy)]
@@ -99,7 +98,7 @@ impl Words {
         const WAIT: usize = offset_of!(Descriptor, wait);
         // Choices, no branches: lanes that go apart meet late.
         let of = |first: u32, second: u32| if lane == 0 { first } else { second };
-        let counter = of(self.at(WAIT), self.at(WAIT + 8));
+        let counter = CounterIndex(of(self.at(WAIT), self.at(WAIT + 8)));
         Wait { counter: if lane < 2 { counter } else { NO_COUNTER }, need: of(self.at(WAIT + 4), self.at(WAIT + 12)) }
     }
 
@@ -110,17 +109,13 @@ impl Words {
     }
 }
 
-/// A wait as those see it who look at counters: none where flags are polled.
-#[inline(always)]
-fn looked_at(wait: Wait) -> Wait {
-    if wait.need & IN_BAND_FLAGS != 0 { NONE } else { wait }
-}
-
 /// A task that a warp runs by itself.
 pub struct WarpTask {
     launch: *const Launch,
     counters: *mut u32,
     lane: u32,
+    /// Among the consumers.
+    warp: u32,
     /// The slot in which the views of its call are.
     slot: u32,
     /// Its place among all descriptors.
@@ -154,14 +149,15 @@ impl WarpTask {
         words: Words,
         run: bool,
         (seen, looked): (u32, bool),
+        warp: u32,
         timer: WarpTaskTimer,
     ) -> WarpTask {
         let flags = words.at(offset_of!(Descriptor, flags));
-        let state = if run || flags & UNREADY as u32 != 0 { SHUT } else { OPEN };
-        let brief = run && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
+        let state = if run || flags & UNREADY.mask() != 0 { SHUT } else { OPEN };
+        let brief = run && flags & READ_BY_TMA.mask() == 0 && words.at(SIGNAL + 4) == NO_SIGNAL;
         let counters = smem().counters();
         let to = special::same_pointer(counter(counters, words.at(SIGNAL)));
-        WarpTask { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state, timer }
+        WarpTask { launch, counters, to, lane: warp::lane_again(), warp, slot, index, words, seen, looked, brief, state, timer }
     }
 
     /// Its number in the plan.
@@ -172,8 +168,8 @@ impl WarpTask {
 
     /// Whether it has a flag.
     #[inline(always)]
-    pub fn has(&self, flag: u16) -> bool {
-        self.words.at(offset_of!(Descriptor, flags)) & flag as u32 != 0
+    pub fn has(&self, flag: Flags) -> bool {
+        self.words.at(offset_of!(Descriptor, flags)) & flag.mask() != 0
     }
 
     /// Whether it has not begun, and never will, since the launch is aborted.
@@ -206,7 +202,7 @@ impl WarpTask {
     #[inline(always)]
     unsafe fn say(&self, does: u32) {
         if self.lane == 0 {
-            let said = smem().said(smem().number(self.slot), warp::consumer());
+            let said = smem().said(smem().number(self.slot), self.warp);
             // SAFETY: a word of shared memory that this warp alone writes; what waits is of a run.
             unsafe { memory::store_relaxed_shared(said, self.task() | does) };
         }
@@ -217,10 +213,10 @@ impl WarpTask {
     unsafe fn waits(&self) -> (Wait, bool) {
         let (mut wait, lane) = (self.words.inline(self.lane), self.lane);
         if self.has(UNREADY) {
-            return (if lane == 0 { wait } else { NONE }, true);
+            return (if lane == 0 { wait } else { Wait::NONE }, true);
         }
         if self.words.is_brief() {
-            return (looked_at(wait), true);
+            return (wait.counted(), true);
         }
         let [extra, signals] = self.words.extra();
         let inline = warp::ballot(wait.counter != NO_COUNTER).count_ones();
@@ -231,11 +227,11 @@ impl WarpTask {
             let overflow = ((*self.launch).overflow as *const u32).wrapping_add(self.words.at(offset_of!(Descriptor, overflow)) as usize);
             if lane >= inline && lane < listed {
                 let at = overflow.wrapping_add(2 * (lane - inline) as usize);
-                wait = Wait { counter: memory::load(at), need: memory::load(at.wrapping_add(1)) };
+                wait = Wait::decode([memory::load(at), memory::load(at.wrapping_add(1))]);
             }
             if self.words.indirect() != 0 {
                 let record = overflow.wrapping_add((2 * extra + signals) as usize).cast::<Indirect>();
-                let Indirect { operand, axis, rows, .. } = *record;
+                let Indirect { naming, axis, rows, .. } = *record;
                 const COORD: usize = offset_of!(Descriptor, coord);
                 let coord = [self.words.at(COORD), self.words.at(COORD + 4), self.words.at(COORD + 8)];
                 let along = |axis| {
@@ -247,15 +243,15 @@ impl WarpTask {
                         coord[2]
                     }
                 };
-                let names = Names::of([operand, axis, rows], along, |operand| views(self.slot).add(operand).read());
+                let names = Names::of([naming, axis, rows], along, |operand| views(self.slot).add(operand).read());
                 // Names that a task writes are not there yet.
-                known &= self.words.indirect() == 1 && operand & KNOWN != 0 && listed + names.count() <= warp::LANES;
+                known &= self.words.indirect() == 1 && Naming::decode(naming).known && listed + names.count() <= warp::LANES;
                 if known && lane >= listed {
                     wait = names.wait(record, lane - listed, |at| memory::load(at));
                 }
             }
         }
-        (looked_at(wait), known)
+        (wait.counted(), known)
     }
 
     #[inline(always)]
@@ -270,19 +266,18 @@ impl WarpTask {
                     return true;
                 }
                 // Lanes without a wait look where another one does, so that a look is one instruction, without a branch.
-                let common = warp::broadcast(wait.counter, waiting.trailing_zeros());
+                let common = CounterIndex(warp::broadcast(wait.counter.0, waiting.trailing_zeros()));
                 let waits = wait.counter != NO_COUNTER;
-                let (counter, need) = if waits { (wait.counter, wait.need) } else { (common, 0) };
-                let at = self.counters.cast_const().wrapping_add(counter as usize);
-                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { gpu_scope::load_alone(at) }, 0);
+                let wait = if waits { wait } else { Wait::new(common, 0) };
+                let at = Counters::at(self.counters).place(wait.counter);
+                let look = || Alone.load(at);
+                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { look() }, 0);
                 // One look at a time: the release behind a short body would wait for another one that is under way.
                 while looks < LOOKS {
-                    if warp::all(seen >= need) {
-                        fence::acquire_gpu();
-                        warp::sync();
+                    if protocol::opens(&Alone, wait.has_arrived(seen)) {
                         return true;
                     }
-                    seen = gpu_scope::load_alone(at);
+                    seen = look();
                     looks += 1;
                 }
             }
@@ -319,9 +314,9 @@ impl WarpTask {
         if unsafe { self.pass() } && self.brief {
             warp::sync();
             let signal = self.words.at(SIGNAL);
-            if signal != NO_COUNTER && self.lane == 0 {
+            if signal != NO_SIGNAL && self.lane == 0 {
                 // SAFETY: one signal, as for all.
-                unsafe { gpu_scope::signal(self.to, signal & SINGLE_PRODUCER) };
+                unsafe { gpu_scope::signal(self.to, signal & Signal::SINGLE_PRODUCER) };
             }
             self.state = ENDED;
         }
@@ -353,19 +348,17 @@ impl WarpTask {
         if let Some(next) = next
             && next.is_brief()
         {
-            let Wait { counter, need } = looked_at(next.inline(self.lane));
             // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
-            let found =
-                if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_ahead(self.counters.wrapping_add(counter as usize)) } };
+            let found = unsafe { Counters::at(self.counters).look(&Ahead, next.inline(self.lane).counted()) };
             seen = (found, true);
         }
         let [signal, second] = [self.words.at(SIGNAL), self.words.at(SIGNAL + 4)];
         // One lane: a second addition would count twice.
-        if self.state != ENDED && signal != NO_COUNTER && self.lane == 0 {
+        if self.state != ENDED && signal != NO_SIGNAL && self.lane == 0 {
             // SAFETY: passed on from the caller; the plan wrote the overflow.
             unsafe {
-                gpu_scope::signal(self.to, signal & SINGLE_PRODUCER);
-                if second != NO_COUNTER {
+                gpu_scope::signal(self.to, signal & Signal::SINGLE_PRODUCER);
+                if second != NO_SIGNAL {
                     send(self.counters, second);
                     let [waits, signals] = self.words.extra();
                     let first = self.words.at(offset_of!(Descriptor, overflow)) + 2 * waits;
@@ -384,7 +377,7 @@ impl WarpTask {
 /// The word of a signal.
 #[inline(always)]
 fn counter(counters: *mut u32, signal: u32) -> *mut u32 {
-    counters.wrapping_add((signal & !SINGLE_PRODUCER) as usize)
+    counters.wrapping_add(Signal::decode(signal).counter.0 as usize)
 }
 
 /// Sends one signal, behind a release fence.
@@ -393,7 +386,7 @@ unsafe fn send(counters: *mut u32, signal: u32) {
     // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
     unsafe {
         let counter = counter(counters, signal);
-        if signal & SINGLE_PRODUCER != 0 { gpu_scope::store_relaxed(counter, 1) } else { gpu_scope::add_relaxed(counter, 1) }
+        if Signal::decode(signal).single_producer { gpu_scope::store_relaxed(counter, 1) } else { gpu_scope::add_relaxed(counter, 1) }
     }
 }
 

@@ -1,26 +1,21 @@
 //! The dependency poller (warp 1): publishes posted tasks whose counters have arrived. One look at the counters serves all tasks in flight.
 
-use core::mem::offset_of;
-
-use super::watchdog::Stall;
-use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
+use super::rest::Rest;
+use super::watchdog::{Stall, TASK};
+use super::{admitted, copy, place, polled, pushed, slot, stuck};
 use crate::machine::{Lane, Warp};
-use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::LONG;
+use maco_abi::{Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 
 /// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;
 /// The first lane of every slot.
 const LEADERS: u32 = 0x1111_1111;
 const _: () = assert!(LANES == 4 && LANES == WAITS);
-
-/// Byte of a slot.
-const TASK: u32 = offset_of!(Descriptor, task) as u32;
 
 /// What a lane knows of the slot it looks after, from posting to publishing.
 #[derive(Clone, Copy)]
@@ -65,20 +60,19 @@ impl Own {
     }
 }
 
+/// What is left to do for the warp then.
 #[inline(always)]
-pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
+pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) -> Rest {
     let lane = special::thread() % 32;
     // SAFETY: the dependency poller warp of a live launch.
     unsafe {
         let worker = special::block();
         if pushed(launch) {
-            spare(&*launch, worker);
-            return;
+            return spare(&*launch, worker);
         }
         let run = Run::new(&Warp, &*launch, worker);
         if !admitted(&run) {
-            stop(smem, &run, 0);
-            return;
+            return Rest::stop(0);
         }
         // Tasks before `n` are published.
         let mut n = 0;
@@ -86,20 +80,20 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
         // First lanes of slots whose tasks are long.
         let mut longs = 0;
         let (at, sub) = (lane / LANES, lane % LANES);
-        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true, message: 0 };
+        let mut own = Own { n: at, held: false, wait: Wait::NONE, arrived: true, message: 0 };
         let mut seen = 0;
         let (mut patience, mut stall) = (Patience::new(), Stall::new());
         loop {
             // Under way while posted tasks are read.
             let looks = !own.arrived && own.wait.counter != NO_COUNTER;
-            let arrivals = if looks { run.arrivals(&Lane, own.wait.counter) } else { 0 };
+            let arrivals = if looks { run.look(&Lane, own.wait) } else { 0 };
             let posted = !own.held && mbarrier::test(smem.posted(at), place(own.n).1);
             let news = warp::ballot(posted);
             if news != 0 {
                 let (mut long, mut ends) = (false, false);
                 if posted {
                     let head = memory::read_shared2(smem.slot(at));
-                    let [counter, need] = memory::read_shared2(smem.waits(at) + sub * 8);
+                    let Wait { counter, need } = Wait::decode(memory::read_shared2(smem.waits(at) + sub * 8));
                     (long, ends) = (counter == LONG, head[0] as u16 == OP_END);
                     // Of a long one nothing is looked at here, and it does not arrive.
                     let counter = if long { NO_COUNTER } else { counter };
@@ -115,7 +109,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
             let mut fresh = false;
             if looks {
                 seen = arrivals;
-                own.arrived = seen >= own.wait.need;
+                own.arrived = own.wait.has_arrived(seen);
                 fresh = own.arrived;
             }
             if warp::ballot(fresh) != 0 {
@@ -132,8 +126,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
             n += ready;
             if n > end {
                 // Nothing is posted behind the end.
-                supervise(smem, &run, end);
-                return;
+                return Rest::supervise(end);
             }
             if ready > 0 || news != 0 {
                 patience = Patience::new();
@@ -146,8 +139,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
                 smem.wait(smem.posted(at_head), parity);
                 let task = slot(smem, at_head);
                 if protocol::wait(&Warp, &run, &raw const (*task).descriptor, (&raw const (*task).views).cast()) == Outcome::Abort {
-                    stop(smem, &run, n);
-                    return;
+                    return Rest::stop(n);
                 }
                 own.publish(smem, at == at_head, lane);
                 smem.wait(smem.ready(at_head), parity);
@@ -159,8 +151,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
             match patience.look(&Warp, &run) {
                 Look::Again => {}
                 Look::Abort => {
-                    stop(smem, &run, n);
-                    return;
+                    return Rest::stop(n);
                 }
                 Look::Late => {
                     let waits = warp::ballot(own.held) >> first & 1 != 0;
@@ -184,7 +175,7 @@ unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, wa
         // SAFETY: an initialised barrier, a live launch; the slot holds the task.
         unsafe {
             if !Warp.all(mbarrier::test(smem.vacant(at), parity)) {
-                let blamed = !waits || polled(smem, at).need & IN_BAND_FLAGS != 0;
+                let blamed = !waits || polled(smem, at).has_in_band_flags();
                 if blamed {
                     stuck(smem, run, patience, at);
                 }
@@ -198,9 +189,9 @@ unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, wa
 
 /// The dependency poller of a worker whose tasks come ready may be a scheduler.
 #[inline(always)]
-unsafe fn spare(launch: &Launch, number: u32) {
+unsafe fn spare(launch: &Launch, number: u32) -> Rest {
     if launch.spare == 0 || number >= launch.schedulers {
-        return;
+        return Rest::NONE;
     }
     // SAFETY: a live launch; one warp copies and reads.
     unsafe {
@@ -208,7 +199,6 @@ unsafe fn spare(launch: &Launch, number: u32) {
         let words = Layout::new(&partition, launch.workers, launch.schedulers, number).words;
         copy(&partition, partition.memory, words, special::thread() % 32, 32);
         warp::sync();
-        let run = Run::new(&Warp, launch, number);
-        protocol::schedule(&Warp, launch, &run, number, partition.memory as *mut u32, Serving::here());
     }
+    Rest::SCHEDULE
 }

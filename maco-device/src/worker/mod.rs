@@ -15,6 +15,8 @@ mod dependency_poller;
 pub mod modelled;
 #[cfg(target_arch = "nvptx64")]
 mod prefetcher;
+#[cfg(target_arch = "nvptx64")]
+mod rest;
 mod roles;
 mod waits;
 mod warp_tasks;
@@ -26,7 +28,7 @@ use crate::shared_memory::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
-use warps::{admitted, copy, stop, stuck, supervise};
+use warps::{admitted, copy, stuck};
 #[cfg(target_arch = "nvptx64")]
 use watchdog::polled;
 use watchdog::{pushed, slot};

@@ -7,8 +7,6 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::watchdog::Stall;
 use super::{place, roles, waits, warp_tasks, watchdog};
-use crate::abi::Slot;
-use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::data::task::Task;
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
@@ -22,6 +20,7 @@ use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 use crate::sync::ready_mailbox;
+use maco_abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, Slot, View, ViewEntry};
 
 /// A CTA, from launch to launch.
 pub struct Cta {
@@ -84,18 +83,18 @@ impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Tasks<Consumer> for Consuming<'_, 
 impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D, M> {
     const WARP_TASKS: bool = true;
 
-    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, warp: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { warp_tasks::run(self.machine, smem(), launch, n, timer, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
+        unsafe { warp_tasks::run(self.machine, smem(), launch, (n, warp), timer, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
     }
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Prologues for Consuming<'_, D, M> {
     const ELEMENTWISE_PROLOGUES: bool = true;
 
-    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+    unsafe fn map(&mut self, launch: *const Launch, n: u32) {
         // SAFETY: passed on from the caller.
-        unsafe { roles::map(launch, n, staged, Played(&mut self.dispatch)) }
+        unsafe { roles::map(launch, n, Played(&mut self.dispatch)) }
     }
 }
 
@@ -219,7 +218,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
                 let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
                 let views = (launch.views as *const View).add((*descriptor).views as usize);
                 let (at, _) = place(posted);
-                let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
+                let slot = Slot { descriptor: *descriptor, views: views.cast::<[ViewEntry; OPERANDS]>().read() };
                 (special::generic(smem().slot(at)) as *mut Slot).write(slot);
                 if !queue.is_pushed() {
                     waits::find(machine, smem(), launch, at);
@@ -248,7 +247,8 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             }
             n += 1;
         }
-        watchdog::stop(machine, smem(), &run, n);
+        let begun = watchdog::stop(machine, smem(), n);
+        watchdog::supervise(machine, smem(), &run, begun);
     }
 }
 

@@ -1,14 +1,14 @@
 //! The prefetcher (warp 3): copies descriptors and views of coming tasks into slots, ahead of all other roles.
 
-use super::{admitted, place, stop, supervise, waits, watchdog};
-use crate::abi::Slot;
-use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
+use super::rest::Rest;
+use super::{admitted, place, waits, watchdog};
 use crate::machine::{Lane, Warp};
 use crate::profile;
 use crate::protocol::{CLAIMED, DynamicTiles, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{self, ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
+use maco_abi::{CounterIndex, Descriptor, INITIAL_TASKS, Launch, OP_DYNAMIC, OP_END, OPERANDS, Slot, UNREADY, WARP_TASK, Wait};
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;
@@ -161,7 +161,7 @@ unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u3
             let at = place(n).0;
             memory::store_shared4(smem.slot(at) + lane % 16 * 16, words);
             if lane % 16 < WAITS {
-                memory::store_shared2(smem.waits(at) + lane % 16 * 8, [NO_COUNTER, 0]);
+                memory::store_shared2(smem.waits(at) + lane % 16 * 8, Wait::NONE.encode());
             }
         }
         warp::sync();
@@ -177,7 +177,7 @@ unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u3
 }
 
 #[inline(always)]
-pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32; 4]) {
+pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32; 4]) -> Rest {
     let lane = special::thread() % 32;
     // SAFETY: the prefetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
@@ -191,12 +191,12 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32;
             warp::sync();
         }
         if queue.is_pushed() {
-            pushed(smem, tables, &run, &mut queue, lane);
-            return;
+            return pushed(smem, tables, &run, &mut queue, lane);
         }
         let (n, dealt) = post_first(smem, words, (*launch).workers, lane);
         let (tiles, first) = queue.list();
         listed(smem, tables, dealt.or(tiles), first + n, n, lane);
+        Rest::NONE
     }
 }
 
@@ -381,41 +381,38 @@ unsafe fn has_room(smem: SharedMemory, tiles: &DynamicTiles, n: u32) -> bool {
 
 /// Takes what schedulers push, and publishes it: it comes ready, or waits for one word, in its slot already.
 #[inline(always)]
-unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
+unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) -> Rest {
     // SAFETY: passed on from the caller.
     unsafe {
         if !admitted(run) {
-            stop(smem, run, 0);
-            return;
+            return Rest::stop(0);
         }
         let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {
             let Some(push) = queue.pop(&Warp, run) else {
-                stop(smem, run, n);
-                return;
+                return Rest::stop(n);
             };
             let mut descriptor = fetch_pushed(tables, push, lane);
             let end = warp::broadcast(descriptor, 0) as u16 == OP_END;
             // Counted from 1.
             let [worker, ended] = [DESCRIPTOR_WORDS, DESCRIPTOR_WORDS + 1].map(|word| warp::broadcast(descriptor, word));
             // A warp that runs the task by itself waits by itself: nothing is between the word that it waits for and the body.
-            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & WARP_TASK != 0;
+            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) & WARP_TASK.mask() != 0;
             if by_warp {
                 let change = |word, old, new| if lane == word { new } else { old };
-                descriptor = change(WAYS, descriptor, descriptor | UNREADY as u32);
+                descriptor = change(WAYS, descriptor, descriptor | UNREADY.mask());
                 descriptor = change(WAIT, descriptor, worker);
                 descriptor = change(WAIT + 1, descriptor, ended);
             }
             views = views.fetch(tables, descriptor, lane);
             // A scheduler is never so far ahead that this waits.
             if !fill(smem, n, lane, descriptor, views) {
-                return;
+                return Rest::NONE;
             }
             shared_memory::arrive(smem.posted(place(n).0), lane);
-            if ended != 0 && !by_warp && Until::of(worker, ended).wait(&Warp, run) == Outcome::Abort {
-                stop(smem, run, n);
-                return;
+            if ended != 0 && !by_warp && Until::of(CounterIndex(worker), ended).wait(&Warp, run) == Outcome::Abort {
+                return Rest::stop(n);
             }
             let announced = ready_mailbox::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
             shared_memory::arrive(smem.ready(place(n).0), lane);
@@ -423,8 +420,7 @@ unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queu
                 ready_mailbox::give(smem, n, announced);
             }
             if end {
-                supervise(smem, run, n);
-                return;
+                return Rest::supervise(n);
             }
             n += 1;
         }

@@ -1,23 +1,22 @@
 //! The loops of loader, consumers and store warp: each takes every published task in turn.
 
-use super::watchdog::{SIGNALS, WAYS, task};
+use super::watchdog::{SIGNALS, TASK, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{
-    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
-    NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
-};
 use crate::data::task::Task;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::profile::warp_task::WarpTaskTimer;
-use crate::protocol::{self, Machine, Outcome, Run};
+use crate::protocol::{self, Machine, Outcome, Run, faults};
 use crate::roles::consumer::Consumer;
 use crate::roles::elementwise_prologue::{self, ElementwisePrologue};
 use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
 use crate::sync::gate::Gate;
-use crate::sync::ready_mailbox;
+use maco_abi::{
+    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, Flags, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
+    NO_SIGNAL, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
+};
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {
@@ -34,41 +33,38 @@ pub(super) trait Warps {
     ///
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
-    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, warp: u32, timer: WarpTaskTimer) -> u32;
 }
 
 /// The code of elementwise prologues of GEMVs.
 pub(super) trait Prologues {
     /// Whether there are any.
     const ELEMENTWISE_PROLOGUES: bool;
-    /// Runs that of task `n`, behind which `staged` chunks have been staged, if it is not there.
+    /// Runs that of task `n`.
     ///
     /// # Safety
     /// As of [`map`].
-    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32);
+    unsafe fn map(&mut self, launch: *const Launch, n: u32);
 }
 
-/// Runs the elementwise prologue of task `n` by `tasks`, if its result is not there.
+/// Runs the elementwise prologue of task `n` by `tasks`.
 ///
 /// # Safety
-/// All consumers of a live launch call, whole converged warps, as of [`elementwise_prologue::receive`]; task `n` is published, and [`ELEMENTWISE_PROLOGUE`].
+/// All consumers of a live launch call, whole converged warps, behind [`elementwise_prologue::receive`], which said that it is to be run.
 #[inline(always)]
-pub(super) unsafe fn map(launch: *const Launch, n: u32, staged: u32, mut tasks: impl Tasks<ElementwisePrologue>) {
-    let (smem, thread) = (SharedMemory(special::shared_base()), special::thread_again() - 128);
+pub(super) unsafe fn map(launch: *const Launch, n: u32, mut tasks: impl Tasks<ElementwisePrologue>) {
+    let smem = SharedMemory(special::shared_base());
     // SAFETY: passed on from the caller.
-    unsafe {
-        if let Some((mut role, task, op)) = elementwise_prologue::receive(smem, launch, task(smem, launch, place(n).0), staged, thread) {
-            tasks.run(&mut role, task, op);
-            barrier::sync_consumers();
-        }
-    }
+    let (mut role, task, op) = unsafe { ElementwisePrologue::of(task(smem, launch, place(n).0), smem, launch) };
+    tasks.run(&mut role, task, op);
+    barrier::sync_consumers();
 }
 
 /// A task as a role sees it.
 #[derive(Clone, Copy)]
 struct Posted {
     op: u16,
-    flags: u16,
+    flags: Flags,
     after: u32,
 }
 
@@ -77,7 +73,14 @@ struct Posted {
 unsafe fn read(smem: SharedMemory, n: u32) -> Posted {
     // SAFETY: the slot is valid from `posted` to `vacant`.
     let [head, ways] = unsafe { memory::read_shared2(smem.slot(place(n).0)) };
-    Posted { op: head as u16, flags: ways as u16, after: ways >> 16 }
+    Posted { op: head as u16, flags: Flags::decode(ways as u16), after: ways >> 16 }
+}
+
+/// Index in the plan of the `n`-th task, which has been posted.
+#[inline(always)]
+unsafe fn index(smem: SharedMemory, n: u32) -> u32 {
+    // SAFETY: as above.
+    unsafe { memory::read_shared(smem.slot(place(n).0) + TASK) }
 }
 
 /// Waits until the `n`-th task is posted; `None` at the end of the list, or when the CTA stops.
@@ -107,24 +110,26 @@ pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: 
     unsafe {
         let mut role = Loader::new(smem, (*launch).maps);
         let mut n = 0;
-        'tasks: while let Some(posted) = posted(smem, n) {
-            if posted.flags & (STAGED | BULK_ROWS) != 0 {
+        'tasks: while let Some(Posted { flags, .. }) = posted(smem, n) {
+            if flags.has(STAGED | BULK_ROWS) {
                 // What has weights is gone through twice.
-                let mut before = posted.flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
+                let mut before = flags.has(LOAD_CONSTANT_OPERAND_EARLY);
                 if before {
                     role.before();
                 }
                 loop {
-                    let ahead = before || posted.flags & LOAD_BEFORE_WAIT != 0;
+                    // Read anew in each turn: registers through a whole task are worth more.
+                    let Posted { op, flags, .. } = read(smem, n);
+                    let ahead = before || flags.has(LOAD_BEFORE_WAIT);
                     if !ahead && ready(smem, n).is_none() {
                         break 'tasks;
                     }
                     // The dependency poller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                     fence::proxy_async_global();
-                    role.exaggerate(posted.flags & EXTRA_BYTES != 0);
+                    role.exaggerate(faults::hit(launch, EXTRA_BYTES, || index(smem, n)));
                     role.precede(n, ahead);
                     profile::load(smem);
-                    tasks.run(&mut role, task(smem, launch, n % SLOTS), posted.op.into());
+                    tasks.run(&mut role, task(smem, launch, n % SLOTS), op.into());
                     if !before {
                         break;
                     }
@@ -157,12 +162,12 @@ unsafe fn is_published(smem: SharedMemory, n: u32) -> bool {
 /// What [`prepare`] gives where there is no task.
 const NO_TASK: u32 = OP_END as u32;
 
-/// Everything that a consumer warp does before it runs task `next`, or, behind tasks of one warp, which it runs here, the next one, which `next` is then: its
-/// instance; [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
+/// Everything that a consumer warp does before it runs the task of its gate, or, behind tasks of one warp, which it runs here, the next one:
+/// its instance; [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
 #[inline(always)]
-unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &mut T, role: &mut Consumer, next: &mut u32) -> u32 {
+unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &mut T, role: &mut Consumer) -> u32 {
     loop {
-        let n = *next;
+        let n = role.gate.number();
         let (at, parity) = place(n);
         // SAFETY: a consumer warp, converged; passed on from the caller.
         unsafe {
@@ -183,7 +188,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
             if op == OP_END {
                 return NO_TASK;
             }
-            if T::WARP_TASKS && flags & WARP_TASK != 0 {
+            if T::WARP_TASKS && flags.has(WARP_TASK) {
                 // Here whatever it waits for is waited for by its warps, or has been.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
                     return NO_TASK;
@@ -192,11 +197,14 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                     timer.waited();
                 }
                 role.settle();
-                *next = tasks.run_warp_tasks(launch, n, timer);
+                role.gate = Gate::open(smem, tasks.run_warp_tasks(launch, n, role.warp(), timer));
                 continue;
             }
             role.gate = Gate::of(smem, n, flags, after, published);
-            if flags & STAGED != 0 {
+            if faults::hit(launch, LOST_ARRIVE, || index(smem, n)) {
+                role.gate.end_last();
+            }
+            if flags.has(STAGED) {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
                     return NO_TASK;
@@ -205,7 +213,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
             } else {
                 role.settle();
                 // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
-                if flags & EARLY_START == 0 && !role.gate.pass() {
+                if !flags.has(EARLY_START) && !role.gate.pass(role.warp()) {
                     return NO_TASK;
                 }
             }
@@ -216,32 +224,41 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
 
 #[inline(always)]
 pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: SharedMemory, launch: *const Launch, mut tasks: T) {
-    let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
-        let mut role = Consumer::new(smem, thread);
-        let mut n = 0;
+        let mut role = Consumer::new(smem);
         loop {
-            let mut op = prepare(smem, launch, &mut tasks, &mut role, &mut n);
+            let mut op = prepare(smem, launch, &mut tasks, &mut role);
             if op == NO_TASK {
                 break;
             }
             // No task that is nothing but a body.
             if T::ELEMENTWISE_PROLOGUES && role.gate.has(ELEMENTWISE_PROLOGUE) {
                 role.wait_sent();
-                tasks.map(launch, n, role.staged());
+                let n = role.gate.number();
+                if elementwise_prologue::receive(task(smem, launch, place(n).0), smem.0, role.staged()) != 0 {
+                    tasks.map(launch, n);
+                }
             }
             loop {
-                tasks.run(&mut role, task(smem, launch, place(n).0), op);
-                let ran = profile::ran_unless(smem, n, role.gate.ends_first());
+                let task = task(smem, launch, place(role.gate.number()).0);
+                tasks.run(&mut role, task, op);
+                // The gate has the number of the task: a second one, even if it is the same, would take a register through all that bodies call.
+                role.gate.again();
+                let ran = profile::ran_unless(smem, role.gate.number(), role.gate.ends_first());
                 // Read anew: a register across all tasks is worth more.
                 let lane = warp::lane_again();
                 // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
                 // costs little is bound by the branches between bodies.
-                let next = ready_mailbox::take(smem, n + 1);
-                if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
+                let next = role.gate.take_next();
+                if warp::all(
+                    next.is_given()
+                        && role.gate.is_plain()
+                        && !role.owes()
+                        && !faults::hit(launch, LOST_ARRIVE, || index(smem, role.gate.next().number())),
+                ) {
                     warp::sync();
-                    shared_memory::arrive(smem.done(place(n).0), lane);
+                    shared_memory::arrive(smem.done(role.gate.slot()), lane);
                     ran.note(smem);
                     op = next.op().into();
                     if next.after() != 0 {
@@ -249,8 +266,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                         barrier::sync_consumers();
                         profile::turn(smem);
                     }
-                    role.gate = Gate::open(smem);
-                    n += 1;
+                    role.gate = role.gate.next();
                     continue;
                 }
                 if role.gate.stopped() {
@@ -262,12 +278,12 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 }
                 if !role.gate.end_first() {
                     warp::sync();
-                    if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
-                        shared_memory::arrive(smem.done(place(n).0), lane);
+                    if role.warp() != 0 || !faults::hit(launch, LOST_ARRIVE, || index(smem, role.gate.number())) {
+                        shared_memory::arrive(smem.done(role.gate.slot()), lane);
                     }
                 }
                 ran.note(smem);
-                n += 1;
+                role.gate = role.gate.next();
                 break;
             }
         }
@@ -289,7 +305,9 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
     unsafe {
         let run = Run::new(machine, &*launch, special::block());
         run.clear_idle(machine, run.worker, (*launch).workers);
-        let pushed = pushed(launch);
+        // Asked anew each time, as what is posted is: kept as predicates, these would share a register with those of consumers, which have others.
+        let pushed = pushed(launch) as u32;
+        let pushed = || special::opaque(pushed) != 0;
         let whole = *launch;
         profile::stamp(launch);
         let mut role = Store::new(smem, (*launch).maps);
@@ -297,33 +315,32 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
         while let Some(published) = ready(smem, n) {
             let (at, parity) = place(n);
             profile::store(smem);
-            let staged = published.flags & STAGED != 0;
+            let staged = || special::opaque(published.flags.mask()) & STAGED.mask() != 0;
             let mut ended = 1;
-            if staged {
+            if staged() {
                 if lane == 0 {
                     tasks.run(&mut role, task(smem, launch, at), published.op.into());
                 }
                 warp::sync();
-            } else if !pushed && !warp::all(!mbarrier::test(smem.done(at), parity)) {
+            } else if !pushed() && !warp::all(!mbarrier::test(smem.done(at), parity)) {
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step. Consumers that
                 // look at counters themselves may have ended one that the dependency poller has still to read in its slot.
                 let (at, parity) = place(n + lane);
                 let done = lane < SLOTS && mbarrier::test(smem.done(at), parity) && mbarrier::test(smem.ready(at), parity);
-                let direct = done && memory::read_shared(smem.slot(at) + WAYS) as u16 & STAGED == 0;
+                let direct = done && memory::read_shared(smem.slot(at) + WAYS) & STAGED.mask() == 0;
                 ended = warp::ballot(direct).trailing_ones().max(1);
             }
             // Somebody may wait for this one: what it signals is known before it ends.
-            let [signal, second] =
-                if lane < ended { memory::read_shared2(smem.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
+            let [signal, second] = if lane < ended { memory::read_shared2(smem.slot(place(n + lane).0) + SIGNALS) } else { [NO_SIGNAL; 2] };
             // Nothing else of its slot is needed if there is only one.
-            let brief = !pushed && warp::all(second == NO_COUNTER);
-            let any = warp::ballot(signal != NO_COUNTER);
+            let brief = !pushed() && warp::all(second == NO_SIGNAL);
+            let any = warp::ballot(signal != NO_SIGNAL);
             if !smem.wait(smem.done(at), parity) {
                 break;
             }
             warp::sync();
-            profile::stored(smem, staged);
-            if staged {
+            profile::stored(smem, staged());
+            if staged() {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
             }
@@ -331,7 +348,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
             if brief {
                 vacate(smem, n, ended, lane);
             }
-            if pushed {
+            if pushed() {
                 if lane == 0 {
                     let tails = special::generic(smem.tails()) as *mut u8;
                     if protocol::notify(one, &whole, &run, &raw const (*slot(smem, n % SLOTS)).descriptor, n + 1, tails) == Outcome::Abort {
@@ -343,10 +360,10 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
                 if any != 0 {
                     one.release();
                     if brief {
-                        if signal != NO_COUNTER {
+                        if signal != NO_SIGNAL {
                             protocol::bump_one(one, &run, signal);
                         }
-                    } else if signal != NO_COUNTER {
+                    } else if signal != NO_SIGNAL {
                         protocol::bump(one, &run, signal, &raw const (*slot(smem, (n + lane) % SLOTS)).descriptor);
                     }
                 }

@@ -6,13 +6,13 @@
 use core::mem::offset_of;
 
 use super::watchdog::slot;
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
 use crate::hardware::{memory, special};
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;
 use crate::shared_memory::{SharedMemory, WAITS};
 use crate::sync::waits::LONG;
+use maco_abi::{Descriptor, Indirect, Launch, NO_COUNTER, Naming, View, Wait};
 
 const INLINE: u32 = offset_of!(Descriptor, wait) as u32;
 const COORD: u32 = offset_of!(Descriptor, coord) as u32;
@@ -20,12 +20,6 @@ const OVERFLOW: u32 = offset_of!(Descriptor, overflow) as u32;
 const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
 const _: () = assert!(EXTRA.is_multiple_of(8) && offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
 const _: () = assert!(offset_of!(Descriptor, indirect) as u32 == EXTRA + 4);
-
-/// A wait as those see it who look at counters: none where flags are polled.
-#[inline(always)]
-fn looked_at([counter, need]: [u32; 2]) -> [u32; 2] {
-    if need & IN_BAND_FLAGS != 0 { [NO_COUNTER, 0] } else { [counter, need] }
-}
 
 /// Writes the waits of tasks whose descriptors are in registers, 16 bytes a lane: each four lanes have one, for slot `at` if it is
 /// `included`. The lanes whose tasks wait for more than a descriptor holds: see [`find`].
@@ -41,13 +35,13 @@ pub unsafe fn resolve(smem: SharedMemory, at: u32, words: [u32; 4], included: bo
     let (extra, names) = (warp::broadcast(words[2], first + 3), warp::broadcast(words[3], first + 3));
     let inline = [0, 1, 2, 3].map(|n: usize| warp::broadcast(words[n], first + 1));
     let wait = match lane % 4 {
-        0 => [inline[0], inline[1]],
-        1 => [inline[2], inline[3]],
-        _ => [NO_COUNTER, 0],
+        0 => Wait::decode([inline[0], inline[1]]),
+        1 => Wait::decode([inline[2], inline[3]]),
+        _ => Wait::NONE,
     };
     if included {
         // SAFETY: the slot is the caller's.
-        unsafe { memory::store_shared2(smem.waits(at) + lane % 4 * 8, looked_at(wait)) };
+        unsafe { memory::store_shared2(smem.waits(at) + lane % 4 * 8, wait.counted().encode()) };
     }
     warp::ballot(included && (extra & 0xffff != 0 || names as u16 != 0))
 }
@@ -64,9 +58,9 @@ pub unsafe fn find<M: Machine>(machine: &M, smem: SharedMemory, launch: *const L
         let [extras, names] = memory::read_shared2(place + EXTRA);
         let (extra_waits, indirect) = (extras & 0xffff, names as u16);
         // Inline waits that there are, then the others, then names.
-        let inline = if memory::read_shared(place + INLINE) == NO_COUNTER {
+        let inline = if memory::read_shared(place + INLINE) == NO_COUNTER.0 {
             0
-        } else if memory::read_shared(place + INLINE + 8) == NO_COUNTER {
+        } else if memory::read_shared(place + INLINE + 8) == NO_COUNTER.0 {
             1
         } else {
             2 + extra_waits
@@ -78,31 +72,30 @@ pub unsafe fn find<M: Machine>(machine: &M, smem: SharedMemory, launch: *const L
         if indirect == 1 && !long {
             let skip = 2 * extra_waits as usize + (extras >> 16) as usize;
             let record = overflow.add(skip).cast::<Indirect>();
-            let Indirect { operand, axis, rows, .. } = *record;
+            let Indirect { naming, axis, rows, .. } = *record;
             let views = (&raw const (*slot(smem, at)).views).cast::<View>();
             let coord = |axis| memory::read_shared(place + COORD + axis * 4);
-            let names = Names::of([operand, axis, rows], coord, |operand| views.add(operand).read());
+            let names = Names::of([naming, axis, rows], coord, |operand| views.add(operand).read());
             // Names that a task writes are not there yet.
-            long = operand & KNOWN == 0 || inline + names.count() > WAITS;
+            long = !Naming::decode(naming).known || inline + names.count() > WAITS;
             named = Some((names, record));
         }
         // Opaque: the place that the lane has in the overflow would be kept across all tasks.
         let mut n = special::opaque(machine.lane());
         while n < WAITS {
-            let mut wait = Wait { counter: NO_COUNTER, need: 0 };
+            let mut wait = Wait::NONE;
             if long {
                 wait.counter = if n == 0 { LONG } else { NO_COUNTER };
             } else if n < inline && n < 2 {
-                let [counter, need] = memory::read_shared2(place + INLINE + n * 8);
-                wait = Wait { counter, need };
+                wait = Wait::decode(memory::read_shared2(place + INLINE + n * 8));
             } else if n < inline {
                 let at = overflow.add(2 * (n as usize - 2));
-                wait = Wait { counter: at.read(), need: at.add(1).read() };
+                wait = Wait::decode([at.read(), at.add(1).read()]);
             } else if let Some((names, record)) = named {
                 // No task writes them.
                 wait = names.wait(record, n - inline, |at| at.read());
             }
-            memory::store_shared2(smem.waits(at) + n * 8, looked_at([wait.counter, wait.need]));
+            memory::store_shared2(smem.waits(at) + n * 8, wait.counted().encode());
             n += machine.lanes();
         }
     }

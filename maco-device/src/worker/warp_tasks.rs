@@ -3,14 +3,15 @@
 //! Warp tasks of one call that follow one another in a static list are one entry, a batch ([`Descriptor::batch`]). So a worker has many more of them in flight than it
 //! has slots, and the service warps handle them once. A batch is published as soon as it is posted. Its slot is vacant when all consumer warps have gone through it;
 //! between two of its tasks no warp waits for another. A task that a worker claims or a scheduler pushes has a slot to itself. It is ready when it is published,
-//! unless it was pushed ahead ([`crate::abi::UNREADY`]); one warp runs it, and the store warp signals its end.
+//! unless it was pushed ahead ([`maco_abi::UNREADY`]); one warp runs it, and the store warp signals its end.
 
 use super::watchdog::WAYS;
-use crate::abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};
 use crate::hardware::{memory, warp};
 use crate::profile::warp_task::WarpTaskTimer;
+use crate::protocol::faults;
 use crate::shared_memory::{self, RUNNING, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox;
+use maco_abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};
 
 /// Byte of a slot: of a run, its first descriptor and how many there are.
 const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32;
@@ -43,7 +44,7 @@ impl Own {
         let slot = smem.slot(place(n).0);
         // SAFETY: passed on from the caller.
         unsafe {
-            if memory::read_shared(slot + WAYS) as u16 & WARP_TASK_BATCH == 0 {
+            if memory::read_shared(slot + WAYS) & WARP_TASK_BATCH.mask() == 0 {
                 return Own { first: NONE, tasks: 1 };
             }
             Own { first: memory::read_shared(slot + COORD), tasks: memory::read_shared(slot + COORD + 4) }
@@ -53,12 +54,12 @@ impl Own {
 
 /// Says which task of the slot of task `n` the warp runs, for who finds that it does not end: see [`super::watchdog::stuck`] and [`super::watchdog::Stall`].
 #[inline(always)]
-unsafe fn say(smem: SharedMemory, n: u32, task: u32, run: bool) {
+unsafe fn say(smem: SharedMemory, n: u32, warp: u32, task: u32, run: bool) {
     if warp::lane_again() == 0 {
         // SAFETY: words of shared memory; where a run has waits this warp alone writes its own.
         unsafe {
             if run {
-                memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), task | RUNNING);
+                memory::store_relaxed_shared(smem.said(place(n).0, warp), task | RUNNING);
             }
             ready_mailbox::progress(smem, n, task);
         }
@@ -67,10 +68,10 @@ unsafe fn say(smem: SharedMemory, n: u32, task: u32, run: bool) {
 
 /// The warp runs no task of the slot of task `n` any more.
 #[inline(always)]
-unsafe fn end(smem: SharedMemory, n: u32, run: bool) {
+unsafe fn end(smem: SharedMemory, n: u32, warp: u32, run: bool) {
     if run && warp::lane_again() == 0 {
         // SAFETY: as in [`say`].
-        unsafe { memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), 0) };
+        unsafe { memory::store_relaxed_shared(smem.said(place(n).0, warp), 0) };
     }
 }
 
@@ -90,11 +91,11 @@ mod device {
     use core::marker::PhantomData;
 
     use super::*;
-    use crate::abi::EARLY_START;
     use crate::data::task::Task;
     use crate::dispatch::{Callable, Filter, dispatch};
     use crate::ptx::special;
     use crate::sync::warp_task::{WarpTask, Words};
+    use maco_abi::EARLY_START;
 
     /// The tasks of `C` in `F` that one warp runs.
     struct OnlyWarpTasks<C, F>(PhantomData<(C, F)>);
@@ -105,14 +106,14 @@ mod device {
 
     /// See [`super::super::roles::Warps::run_warp_tasks`].
     #[inline(always)]
-    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, mut timer: WarpTaskTimer) -> u32 {
+    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, warp: u32, mut timer: WarpTaskTimer) -> u32 {
         let smem = SharedMemory(special::shared_base());
         let slot = smem.slot(place(n).0);
         // SAFETY: passed on from the caller.
         unsafe {
             let own = Own::of(smem, n);
             let op = memory::read_shared(slot) & 0xffff;
-            let mut k = warp::consumer().wrapping_sub(n) % WARPS;
+            let mut k = warp.wrapping_sub(n) % WARPS;
             // Of a run.
             let words = |k: u32| Words::load(((*launch).descriptors as *const Descriptor).wrapping_add(own.first.wrapping_add(k) as usize));
             let (mut next, mut seen, mut whole) = (Words::NONE, (0, false), true);
@@ -124,8 +125,8 @@ mod device {
                 k += WARPS;
                 // On its way while this one is run.
                 next = if k < own.tasks { words(k) } else { Words::NONE };
-                let mut role = WarpTask::new(launch, slot, index, task, own.is_run(), seen, timer);
-                say(smem, n, role.task(), own.is_run());
+                let mut role = WarpTask::new(launch, slot, index, task, own.is_run(), seen, warp, timer);
+                say(smem, n, warp, role.task(), own.is_run());
                 if role.has(EARLY_START) || role.pass() {
                     dispatch::<C, WarpTask, OnlyWarpTasks<C, F>>(&mut role, Task::new(slot, launch), op);
                 }
@@ -141,13 +142,13 @@ mod device {
                 }
                 timer = ran.note(smem, role.task());
                 // What is in a slot alone and has not begun does not end: nobody is told.
-                if role.has(LOST_ARRIVE) || !own.is_run() && role.stopped() {
+                if faults::hit(launch, LOST_ARRIVE, || role.task()) || !own.is_run() && role.stopped() {
                     whole = false;
                     break;
                 }
             }
             if whole {
-                end(smem, n, own.is_run());
+                end(smem, n, warp, own.is_run());
                 leave(smem, n);
             }
             n + 1
@@ -164,53 +165,52 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     machine: &M,
     smem: SharedMemory,
     launch: *const Launch,
-    n: u32,
+    (n, warp): (u32, u32),
     mut timer: WarpTaskTimer,
     mut body: impl FnMut(crate::data::task::Task, u32),
 ) -> u32 {
-    use crate::abi::Slot;
-    use crate::abi::{OPERANDS, READ_BY_TMA, View};
     use crate::data::task::Task;
     use crate::hardware::{fence, special};
     use crate::protocol::{self, Outcome, Run};
     use crate::shared_memory::WAITING;
+    use maco_abi::{OPERANDS, READ_BY_TMA, Slot, View, ViewEntry};
 
     // SAFETY: passed on from the caller.
     unsafe {
         let own = Own::of(smem, n);
         let slot = special::generic(smem.slot(place(n).0)) as *const Slot;
         let counters = Run::new(machine, &*launch, special::block());
-        let is_own = |k: u32| n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS;
+        let is_own = |k: u32| n.wrapping_add(k).wrapping_sub(warp) % WARPS < warp::CONSUMERS;
         for k in (0..own.tasks).filter(|&k| is_own(k)) {
-            let views = (&raw const (*slot).views).cast::<[View; OPERANDS]>().read();
+            let views = (&raw const (*slot).views).cast::<[ViewEntry; OPERANDS]>().read();
             let descriptor = match own.is_run() {
                 true => ((*launch).descriptors as *const Descriptor).add((own.first + k) as usize).read(),
                 false => (&raw const (*slot).descriptor).read(),
             };
             if own.is_run() {
-                memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), descriptor.task | WAITING);
+                memory::store_relaxed_shared(smem.said(place(n).0, warp), descriptor.task | WAITING);
                 // Not a body that computes: the clock by which a wait is too long goes on.
-                if special::idle(|| protocol::wait(machine, &counters, &descriptor, views.as_ptr())) == Outcome::Abort {
+                if special::idle(|| protocol::wait(machine, &counters, &descriptor, views.as_ptr().cast::<View>())) == Outcome::Abort {
                     break;
                 }
                 timer.waited();
             }
-            say(smem, n, descriptor.task, own.is_run());
+            say(smem, n, warp, descriptor.task, own.is_run());
             let task = Slot { descriptor, views };
             body(Task::new(&task, launch), descriptor.op.into());
             let ran = timer.ran();
-            if descriptor.flags & READ_BY_TMA != 0 {
+            if descriptor.flags.has(READ_BY_TMA) {
                 fence::proxy_async_global();
             }
             if own.is_run() {
                 protocol::signal(machine, &counters, &descriptor);
             }
             timer = ran.note(smem, descriptor.task);
-            if descriptor.flags & LOST_ARRIVE != 0 {
+            if faults::hit(launch, LOST_ARRIVE, || descriptor.task) {
                 return n + 1;
             }
         }
-        end(smem, n, own.is_run());
+        end(smem, n, warp, own.is_run());
         leave(smem, n);
     }
     n + 1

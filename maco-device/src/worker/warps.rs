@@ -1,11 +1,11 @@
 //! What service warps of a GPU have in common: how they enter a launch, copy a scheduler's image, and end a CTA that is stuck.
 
 use super::watchdog;
-use crate::abi::SchedulerPartition;
 use crate::machine::{Lane, Warp};
 use crate::protocol::{self, Machine, Patience, Run};
 use crate::ptx::{memory, special};
 use crate::shared_memory::SharedMemory;
+use maco_abi::SchedulerPartition;
 
 /// This thread's part of a scheduler's image.
 #[inline(always)]
@@ -42,23 +42,9 @@ pub(super) unsafe fn admitted(run: &Run) -> bool {
     }
 }
 
-/// See [`watchdog::supervise`].
-#[inline(always)]
-pub(super) unsafe fn supervise(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::supervise(&Warp, smem, run, published) }
-}
-
 /// See [`watchdog::stuck`].
 #[inline(always)]
 pub(super) unsafe fn stuck(smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: passed on from the caller.
     unsafe { watchdog::stuck(&Warp, smem, run, patience, at) }
-}
-
-/// See [`watchdog::stop`].
-#[inline(always)]
-pub(super) unsafe fn stop(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::stop(&Warp, smem, run, published) }
 }

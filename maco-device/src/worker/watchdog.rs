@@ -2,13 +2,12 @@
 
 use core::mem::offset_of;
 
-use crate::abi::Slot;
-use crate::abi::{BlackBox, Descriptor, IN_BAND_FLAGS, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, WARP_TASK_BATCH, Wait};
 use crate::data::task::Task;
 use crate::hardware::{mbarrier, memory, special, warp};
 use crate::protocol::{Look, Machine, Patience, Run};
 use crate::shared_memory::{self, FALL_THROUGH, RUNNING, STOP, SharedMemory, WAITING, WARPS, place};
 use crate::sync::gate;
+use maco_abi::{BlackBox, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, Slot, WARP_TASK_BATCH, Wait};
 
 /// The task in a slot.
 #[inline(always)]
@@ -19,6 +18,8 @@ pub fn slot(smem: SharedMemory, slot: u32) -> *const Slot {
 /// Byte of a slot: [`Descriptor::flags`], and [`Descriptor::after`] above them.
 pub const WAYS: u32 = offset_of!(Descriptor, flags) as u32;
 const _: () = assert!(offset_of!(Descriptor, op) == 0 && WAYS == 4);
+/// Byte of a slot: [`Descriptor::task`].
+pub const TASK: u32 = offset_of!(Descriptor, task) as u32;
 /// Byte of a slot: [`Descriptor::signal`].
 pub const SIGNALS: u32 = offset_of!(Descriptor, signal) as u32;
 const _: () = assert!(offset_of!(Descriptor, after) == offset_of!(Descriptor, flags) + 2 && offset_of!(Slot, descriptor) == 0);
@@ -125,7 +126,7 @@ pub unsafe fn stuck<M: Machine>(machine: &M, smem: SharedMemory, run: &Run, pati
     unsafe {
         if machine.lane() == 0 {
             let mut task = (&raw const (*slot(smem, at)).descriptor.task).read();
-            if memory::load_shared(smem.slot(at) + WAYS) as u16 & WARP_TASK_BATCH != 0 {
+            if memory::load_shared(smem.slot(at) + WAYS) & WARP_TASK_BATCH.mask() != 0 {
                 let (mut begun, mut waits) = (None, false);
                 let mut consumer = 0;
                 while consumer < WARPS {
@@ -142,13 +143,13 @@ pub unsafe fn stuck<M: Machine>(machine: &M, smem: SharedMemory, run: &Run, pati
                 }
                 task = begun.unwrap_or(task);
             }
-            let Wait { counter, need } = polled(smem, at);
+            let wait = polled(smem, at);
             let mut report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
-            if need & IN_BAND_FLAGS != 0 {
+            if wait.has_in_band_flags() {
                 // Adds nothing. Not a poll, behind which there would be something to acquire.
-                let (need, seen) = (need & !IN_BAND_FLAGS, machine.claim(run.counters.add(counter as usize), 0));
+                let (need, seen) = (wait.arrivals(), machine.claim(run.counters.add(wait.counter.0 as usize), 0));
                 if seen < need {
-                    report = BlackBox { report: REPORT_DEADLINE, counter, expected: need, seen, ..report };
+                    report = BlackBox { report: REPORT_DEADLINE, counter: wait.counter.0, expected: need, seen, ..report };
                 }
             }
             patience.report(machine, run, report);
@@ -156,9 +157,10 @@ pub unsafe fn stuck<M: Machine>(machine: &M, smem: SharedMemory, run: &Run, pati
     }
 }
 
-/// Publishes no further task after the first `published`, but those that a consumer warp has begun; all these complete.
+/// Publishes no further task after the first `published`, but those that a consumer warp has begun. How many are published then; all these complete, which
+/// [`supervise`] waits for.
 #[inline(always)]
-pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, run: &Run, published: u32) {
+pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, published: u32) -> u32 {
     // SAFETY: passed on from the caller; a task that a warp has begun is in its slot.
     unsafe {
         let begun = gate::close(smem, published);
@@ -170,7 +172,7 @@ pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, run: &Run, publishe
         }
         warp.converge();
         smem.halt(STOP);
-        supervise(warp, smem, run, begun);
+        begun
     }
 }
 

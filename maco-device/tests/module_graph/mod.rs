@@ -31,7 +31,12 @@ pub enum Sources {
 
 impl Sources {
     pub fn of_crate() -> Sources {
-        Sources::Files(Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), RefCell::default())
+        Sources::of(Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+    }
+
+    /// Of the crate with this folder of sources.
+    pub fn of(root: PathBuf) -> Sources {
+        Sources::Files(root, RefCell::default())
     }
 
     pub fn of_text(modules: &[(&str, &str)]) -> Sources {

@@ -46,7 +46,10 @@ fn resolve<'a>(
         found.insert((scope.module.clone(), false));
     }
     let named = scope.names.iter().filter(|(name, _)| name == first).map(|(_, target)| (target, rest));
-    for (target, behind) in named.chain(scope.globs.iter().map(|target| (target, path))) {
+    // What is declared or named here hides what a glob would bring. Without this each glob would be followed behind each other one.
+    let hides = scopes.contains_key(&inner) || scope.items.contains(first) || named.clone().next().is_some();
+    let globs = scope.globs.iter().filter(|_| !hides).map(|target| (target, path));
+    for (target, behind) in named.chain(globs) {
         if seen.insert(target) {
             let whole: Vec<String> = target.iter().chain(behind).cloned().collect();
             resolve(scopes, scope, &whole, seen, found);

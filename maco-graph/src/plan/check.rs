@@ -2,9 +2,11 @@
 //!
 //! Most of this is proved at compile time for a megakernel; graphs made at run time, and sizes, are not.
 
+use maco_abi::{AXES, OPERANDS, RANK};
+
 use super::region::{Region, Regions, overlaps_itself, tensor_of};
 use super::tile_selection::Choice;
-use super::{AXES, OPERANDS, PlanError, RANK, Site};
+use super::{PlanError, Site};
 use crate::ir::{Call, Graph, ScalarSource, TensorKind, View};
 use crate::spec::{Access, Index, TaskSpec, TensorParam};
 

@@ -3,8 +3,10 @@
 //! A producer tile signals every group that it touches, a consumer tile waits for every group that it touches, until all
 //! producer tiles of the group have signalled. So the number of events grows with the number of tiles, not of pairs.
 
+use maco_abi::{AXES, RANK};
+
 use super::region::{AxisRegion, Region, Regions};
-use super::{AXES, PlanError, RANK, Site};
+use super::{PlanError, Site};
 use crate::ir::Graph;
 
 /// Most groups that one tile should touch along an axis; groups grow until it holds.

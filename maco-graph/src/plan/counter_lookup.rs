@@ -3,9 +3,10 @@
 //! Which counters there are does not belong here. Tables are per axis: building them costs the sum of a grid's extents,
 //! a lookup a few additions.
 
+use maco_abi::{AXES, RANK};
+
 use super::counter_groups::{AxisGroups, CounterSet, for_each_cell};
 use super::region::{Region, Regions};
-use super::{AXES, RANK};
 
 /// Lookups of one call, with the memory of their tables.
 #[derive(Default)]

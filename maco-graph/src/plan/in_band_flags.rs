@@ -4,32 +4,18 @@
 //! the last store, but it moves twice the bytes, so only small tensors are worth it. The reader acquires nothing but the elements. That is
 //! enough: a plan relies on chains of relations only where a tensor is written more than once (`dependencies.rs`), and such a tensor has no in-band flags.
 
+use maco_abi::{ELEMENTWISE_SLOT_BYTES, IN_BAND_BYTES, IN_BAND_VECTOR, in_band_stride, rmsnorm_bytes};
+
 use super::dependencies::Dependencies;
 use super::region::tensor_of;
 use super::{Hazard, PlannedCall, Relation, Schedule};
 use crate::ir::{Call, Graph, TensorKind, View};
 use crate::spec::{Access, Index};
 
-/// Most bytes of the elements that one task reads: the shared memory that is left beside the stages of operand B.
-pub const TILE_BYTES: u64 = 32 * 1024;
 /// Most bytes of the elements of a tensor.
 const BYTES: u64 = 64 * 1024;
 /// Elements per vector load.
-const VECTOR: u64 = 8;
-
-/// Elements from one row to the next of a tile of `cols` columns in shared memory: a multiple of 64, and with more than one of `rows` 32 more, which
-/// avoids bank conflicts.
-pub const fn stride(rows: u64, cols: u64) -> u64 {
-    cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
-}
-
-/// Bytes after a tile of `cols` columns, a multiple of eight, in which a task keeps the partial sums of an RMSNorm prologue of its `rows`.
-pub const fn rmsnorm_prologue_bytes(rows: u64, cols: u64) -> u64 {
-    rows.saturating_mul(cols / 8 + 1).saturating_mul(4)
-}
-
-/// Bytes after a tile for a unary element-wise prologue.
-pub const UNARY_PROLOGUE_BYTES: u64 = 256;
+const VECTOR: u64 = IN_BAND_VECTOR as u64;
 
 /// Marks the relations of `found` that use in-band flags.
 pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependencies) {
@@ -91,12 +77,12 @@ pub(super) fn is_eligible(graph: &Graph, calls: &[PlannedCall], relation: &Relat
     reads == 1 && consumer.task.gemv_operand_a() == Some(relation.consumer_operand as usize) && calls[relation.consumer as usize].parts == 1
 }
 
-/// Whether each tile of `tensor` that a task of `call`, a GEMV, reads as operand A fits [`TILE_BYTES`] and can be read by vector loads.
+/// Whether each tile of `tensor` that a task of `call`, a GEMV, reads as operand A fits [`IN_BAND_BYTES`] and can be read by vector loads.
 fn has_room(graph: &Graph, call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
     let behind = |rows, cols| match planned.prologue.map(|made| graph.calls[made as usize].task.unary_operands()) {
         None => 0,
-        Some(None) => rmsnorm_prologue_bytes(rows, cols),
-        Some(Some(_)) => UNARY_PROLOGUE_BYTES,
+        Some(None) => rmsnorm_bytes(rows, cols),
+        Some(Some(_)) => ELEMENTWISE_SLOT_BYTES,
     };
     let params = call.task.params.iter().filter_map(tensor_of);
     let mut operands = call.operands.iter().zip(params).enumerate().filter(|(operand, (view, param))| {
@@ -109,7 +95,10 @@ fn has_room(graph: &Graph, call: &Call, planned: &PlannedCall, tensor: u32) -> b
         let plain = (down.axis, down.step, across.axis, across.step) == (0, 1, 1, 1);
         let together = view.offset[1].is_multiple_of(VECTOR) && across.extent.is_multiple_of(VECTOR) && across.extent > 0;
         let rows = down.extent.min(planned.tile[usize::from(*axis)].into());
-        let bytes = rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2).saturating_add(behind(rows, across.extent));
-        plain && together && bytes <= TILE_BYTES
+        // What has more rows or columns than there are bytes does not fit, and the sum of the others fits 32 bits.
+        let [Some(rows), Some(cols)] = [rows, across.extent].map(|n| u32::try_from(n).ok().filter(|&n| n <= IN_BAND_BYTES)) else {
+            return false;
+        };
+        plain && together && rows * in_band_stride(rows, cols) * 2 + behind(rows, cols) <= IN_BAND_BYTES
     })
 }

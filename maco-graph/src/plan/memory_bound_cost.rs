@@ -3,10 +3,9 @@
 //! Which tiles there are to choose from does not belong here. Such a call takes the time of its bytes, whatever the tiles. Tiles add two costs:
 //! workers end up to one task apart, and each task has a fixed cost. Large tiles increase the first, small tiles the second.
 
-use super::DeviceModel;
+use maco_abi::RING_BYTES;
 
-/// Least bytes that a task reads for its tiles to come through the shared-memory ring: with fewer, direct loads are faster than the loader.
-pub const RING_BYTES: u64 = 16 * 1024;
+use super::DeviceModel;
 
 /// The tasks of a call: their number, and the mean bytes of one.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +22,7 @@ impl Tasks {
         if rounds <= 1.0 {
             return (each, model.tile);
         }
-        let fixed = if self.read < RING_BYTES as f64 { model.tile } else { model.ring_tile };
+        let fixed = if self.read < f64::from(RING_BYTES) { model.tile } else { model.ring_tile };
         ((rounds + 1.0) * each.max(model.least_tile), model.tile + rounds * fixed)
     }
 }

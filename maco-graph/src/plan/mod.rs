@@ -17,6 +17,8 @@
 //! - `scheduler_partition` divides the tasks among schedulers;
 //! - `verify` checks the result with arithmetic of its own.
 
+use maco_abi::{AXES, MAX_SCHEDULERS, MAX_WORKERS};
+
 mod assignment;
 mod candidate_plan;
 mod check;
@@ -63,17 +65,6 @@ pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
 pub use verify::Defect;
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
-
-/// Largest number of workers a plan is made for.
-pub const MAX_WORKERS: u32 = 1 << 14;
-/// Most schedulers: the number that fits a notification.
-pub const MAX_SCHEDULERS: u32 = 256;
-/// Grid axes of one task.
-pub(crate) const AXES: usize = 3;
-/// Axes of one tensor.
-pub(crate) const RANK: usize = 4;
-/// Tensor parameters of one task: what a device descriptor holds.
-pub(crate) const OPERANDS: usize = 6;
 
 /// What a plan is made for.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,11 +6,13 @@
 //! It needs in-band flags (`in_band_flags`) on the input: all of operand A is then in shared memory before the GEMV begins. So prologues are fused on
 //! trial, and restored if some GEMV does not get the input with in-band flags.
 
+use maco_abi::OPERANDS;
+
 use super::dependencies::Dependencies;
 use super::in_band_flags::writers;
 use super::region::{Regions, tensor_of};
 use super::tile_selection::Choice;
-use super::{OPERANDS, Plan, PlannedCall};
+use super::{Plan, PlannedCall};
 use crate::ir::{Call, Graph, TensorKind, View};
 use crate::spec::{Access, Index, RowsForm, TaskKind};
 

@@ -3,11 +3,12 @@
 //! Dependencies do not belong here. A box is kept per tensor axis. Where a view has gaps (half of every head, say),
 //! the interval is the hull: the plan may then order more than it must, never less.
 
+use maco_abi::{AXES, RANK};
+
 use std::ops::Range;
 
 use super::split_k::SplitK;
 use super::tile_selection::Choice;
-use super::{AXES, RANK};
 use crate::ir::{Call, View};
 use crate::spec::{Access, Index, Param, TensorParam};
 

@@ -2,11 +2,13 @@
 //!
 //! There is one global order; every list is a subsequence of it, so lists cannot deadlock.
 
+use maco_abi::AXES;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::{AXES, Lists, Options, PlanError, PlannedCall, Relation, Schedule};
+use super::{Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
 
 /// Rows of tiles per group: the tiles of a group are ordered column by column, so that operands are still in the L2 cache.

@@ -7,24 +7,20 @@
 //! read it again. The best variants of both forms are compared by time, and neither is faster than device memory delivers all operands.
 //! Of equals the GEMV form is taken: the model does not see that it loads operand B before its inputs are ready.
 
+use maco_abi::{AXES, CHUNK, PARTIAL_BYTES, ROW_BYTES};
+
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
 use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
-use super::{AXES, DeviceModel, Options, PlanError, PlannedCall, Site};
+use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
 use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 
-/// Elements that one task adds up at a time in the fix-up, from all parts: what the device code does.
-const CHUNK: f64 = 64.0 * 128.0;
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
 /// Most bytes of partial sums of all calls that are split without being asked to: a plan of many calls should not need more memory than its weights.
 const ALL_BYTES: f64 = (256 << 20) as f64;
-/// Bytes of an element of a partial sum.
-const PARTIAL_BYTES: f64 = 4.0;
-/// Bytes of a row of one K step: what the device code loads.
-const STEP_BYTES: u64 = 128;
 
 /// About how long one of `tasks` tasks of `call` takes, in nanoseconds.
 pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize, model: &DeviceModel) -> u64 {
@@ -255,7 +251,7 @@ fn split_limit(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, op
     let most = form.max_split_k();
     let contracted = form.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
     let extents = contracted.flat_map(|(param, view)| {
-        let step = STEP_BYTES / u64::from(bytes(call, param));
+        let step = u64::from(ROW_BYTES / bytes(call, param));
         param.region.iter().zip(&view.axes).map(move |(index, axis)| (index, axis.extent.div_ceil(step)))
     });
     let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, steps)| steps.max(1)).min();
@@ -353,7 +349,7 @@ impl<'a> CostModel<'a> {
         }
         let (mut stepped, mut other, mut result) = (0.0, 0.0, 0.0f64);
         // Multiply-adds per nanosecond, and elements of K of a step.
-        let (mut rate, mut step) = (model.tensor / 2.0, STEP_BYTES as f64);
+        let (mut rate, mut step) = (model.tensor / 2.0, f64::from(ROW_BYTES));
         let gemv = self.form.gemv_operand_b().is_some();
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
@@ -363,7 +359,7 @@ impl<'a> CostModel<'a> {
                 other += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             } else if param.staged {
                 rate = model.tensor / element;
-                step = STEP_BYTES as f64 / element;
+                step = f64::from(ROW_BYTES) / element;
                 stepped += volume * element;
             } else {
                 other += volume * element;
@@ -387,8 +383,8 @@ impl<'a> CostModel<'a> {
         };
         if choice.split_k.parts > 1 {
             // Every part writes its partial sums. Tasks that run at the same time share the fix-up.
-            let shared = if split * self.concurrency <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
-            rest += waves * (model.part + result * PARTIAL_BYTES * (1.0 + parts / shared) / model.part_rate);
+            let shared = if split * self.concurrency <= self.workers { parts.min(result / f64::from(CHUNK)).max(1.0) } else { 1.0 };
+            rest += waves * (model.part + result * f64::from(PARTIAL_BYTES) * (1.0 + parts / shared) / model.part_rate);
         }
         Time { load, rest }
     }
@@ -434,7 +430,7 @@ impl<'a> CostModel<'a> {
         }
         let tiles = choice.tiles() as f64 - f64::from(choice.split_k.whole);
         let written = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
-        tiles * f64::from(choice.split_k.parts) * written.sum::<f64>() * PARTIAL_BYTES
+        tiles * f64::from(choice.split_k.parts) * written.sum::<f64>() * f64::from(PARTIAL_BYTES)
     }
 }
 

@@ -1,10 +1,12 @@
 //! One tensor twice in one call: whether the views are apart for all sizes.
 
+use maco_abi::RANK;
+
 use super::bindings::Formal;
 use super::dims::{Dim, Polynomial};
 use super::fault::FaultKind;
 use super::quotient;
-use super::{RANK, Recorder, View};
+use super::{Recorder, View};
 
 impl Recorder<'_> {
     /// One tensor twice in one call, written at least once: the views must be apart for all sizes.

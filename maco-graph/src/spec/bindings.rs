@@ -2,9 +2,11 @@
 //!
 //! The order of checks does not belong here: see `call.rs`.
 
+use maco_abi::RANK;
+
 use super::fault::FaultKind;
 use super::{
-    Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, RESULTS, Recorder, ScalarType, Value, View,
+    Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RESULTS, Recorder, ScalarType, Value, View,
 };
 
 /// Most symbolic dimensions of one task or graph.
@@ -287,8 +289,8 @@ impl Recorder<'_> {
         let row = &self.tensors[view.tensor as usize];
         let (tensor, found) = (row.name, row.placement);
         let Some(collective) = collective else {
-            if matches!(found, Placement::Partial) && formal.access.reads() {
-                self.fault(site, formal.task, formal.name, FaultKind::PartialRead { tensor });
+            if matches!(found, Placement::Partial(_)) && formal.access.reads() {
+                self.fault(site, formal.task, formal.name, FaultKind::PartialRead { tensor, found });
             }
             return;
         };

@@ -3,15 +3,14 @@
 //! Calls of graphs are in `graph.rs`, operands of `.first(..)` and `.then(..)` in `fused_op.rs`, reads and writes in `flow.rs`, and one tensor twice in one
 //! call in `alias.rs`.
 
+use maco_abi::MAX_SPLIT_K;
+
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
 use super::fused_op::{self, FusedOp, Operands};
 use super::gemv_form::{Form, position};
 use super::recorder::CallRow;
-use super::{Access, Argument, Collective, Element, ElementSpec, Index, MAX_SPLIT_K, Param, Recorder, TaskKind, TaskSpec, View};
-
-/// Most tensor parameters of one task.
-pub(super) const OPERANDS: usize = 6;
+use super::{Access, Argument, Collective, Element, ElementSpec, Index, Param, Recorder, TaskKind, TaskSpec, View};
 
 /// Where a call stands and what its options say.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +121,7 @@ impl Recorder<'_> {
         }
         if self.state.failures == failures {
             self.aliases(formals, views, sites, count);
-            self.flow(formals, views, sites, count);
+            self.flow(spec.collective(), formals, views, sites, count);
         } else {
             self.forgive_all(arguments);
         }
@@ -237,7 +236,7 @@ impl Recorder<'_> {
                 operand += 1;
                 if tensor.access.writes() && !view.none() {
                     let row = &self.tensors[view.tensor as usize];
-                    if matches!(row.placement, super::Placement::Partial) {
+                    if matches!(row.placement, super::Placement::Partial(_)) {
                         let tensor = row.name;
                         self.fault(site.epilogue_site, spec.name, "", FaultKind::ThenOnPartial { tensor });
                     }
@@ -258,8 +257,7 @@ impl Recorder<'_> {
     }
 
     /// Reads of a call come before its writes.
-    const fn flow(&mut self, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
-        let collective = Collective::named(formals[0].task);
+    const fn flow(&mut self, collective: Option<Collective>, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
         let mut n = 0;
         while n < count {
             let formal = &formals[n];

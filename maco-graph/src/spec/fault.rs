@@ -97,7 +97,7 @@ pub enum FaultKind {
     /// `.then(..)` or `.tile(..)` on the call of a graph.
     OptionOnGraph { option: &'static str },
     /// A partial sum or shard where the task cannot use one.
-    PartialRead { tensor: TensorName },
+    PartialRead { tensor: TensorName, found: Placement },
     /// What a collective reads or writes is placed otherwise.
     Collective { collective: Collective, reads: bool, tensor: TensorName, found: Placement },
     /// A number out of its range, such as `workers`.

@@ -3,8 +3,9 @@
 //!
 //! How they are computed does not belong here.
 
+use maco_abi::OPERANDS;
+
 use super::bindings::{Bindings, Formal};
-use super::call::OPERANDS;
 use super::fault::FaultKind;
 use super::{Access, Argument, CallSite, Element, ElementSpec, Index, Param, RESULTS, Recorder, ScalarType, TaskSpec, TensorParam, View};
 

@@ -60,7 +60,9 @@ impl Fault {
             FaultKind::OptionOnGraph { .. } => "put the option on the calls inside the graph",
             FaultKind::PartialRead { .. } => "reduce it first: `all_reduce(part, whole)`",
             FaultKind::ThenOnPartial { .. } => "reduce it first, then call the elementwise task",
-            FaultKind::Collective { reads: true, .. } => "declare it with `.partial(Sum)` or `#[shard(axis)]`, or leave the collective out",
+            FaultKind::Collective { reads: true, .. } => {
+                "declare it with `.partial(Sum)`, `.shard(axis)` or `#[shard(axis)]`, or leave the collective out"
+            }
             FaultKind::Collective { reads: false, .. } => "write to a tensor of that placement",
             FaultKind::ShardAxis { .. } => "axes count from 0",
             FaultKind::Range { .. } => "leave it out to let the plan choose",

@@ -393,9 +393,11 @@ impl Fault {
 
     const fn placement_sentence(&self, text: &mut Text) {
         match &self.kind {
-            FaultKind::PartialRead { tensor } => {
+            FaultKind::PartialRead { tensor, found } => {
                 push_tensor(text, tensor);
-                text.push(" is a partial sum, but ");
+                text.push(" is ");
+                text.push(found.words());
+                text.push(", but ");
                 self.task(text);
                 text.push(" reads it as a whole (as ");
                 text.push_quoted(self.param);

@@ -2,11 +2,13 @@
 //!
 //! Checks do not belong here: calls are checked in `call.rs` and `graph.rs`, reads and writes in `flow.rs`.
 
+use maco_abi::RANK;
+
 use super::dims::{Dim, DimRow};
 use super::fault::{Fault, FaultKind, TensorName};
 use super::flow::Kind;
 use super::fused_op::FusedOp;
-use super::{CallSite, Element, Placement, RANK, ScalarType, TaskSpec, Value, View, ViewAxis};
+use super::{CallSite, Element, Placement, ScalarType, TaskSpec, Value, View, ViewAxis};
 
 /// No token of the user: a fault there is not reported.
 pub const NO_SITE: u32 = u32::MAX;

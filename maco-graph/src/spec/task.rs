@@ -1,5 +1,9 @@
 //! The signature of a task as const data.
 
+use maco_abi::MAX_SPLIT_K;
+
+use super::Collective;
+
 /// Element type of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -246,6 +250,8 @@ pub enum TaskKind {
     },
     /// One operation on rows that data name: they may come through the ring by bulk copies.
     Indexed,
+    /// One operation of all ranks, which exchange tiles.
+    Collective(Collective),
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
     Simt {
         /// Whether `cpu = reference_fn` was given.
@@ -335,14 +341,19 @@ const fn contains(elements: &[Element], element: Element) -> bool {
     false
 }
 
-/// Most split-K parts of one tile.
-pub const MAX_SPLIT_K: u32 = 64;
-
 impl TaskSpec {
     /// Operand B of a GEMV, counted among the tensor parameters.
     pub const fn gemv_operand_b(&self) -> Option<usize> {
         match self.kind {
             TaskKind::Gemv { operand_b, .. } => Some(operand_b as usize),
+            _ => None,
+        }
+    }
+
+    /// What ranks do together in it.
+    pub const fn collective(&self) -> Option<Collective> {
+        match self.kind {
+            TaskKind::Collective(collective) => Some(collective),
             _ => None,
         }
     }

@@ -1,11 +1,10 @@
 //! Rectangular views of tensors as const data: slices, splits and transpositions with symbolic extents.
 
+use maco_abi::RANK;
+
 use super::dims::Dim;
 use super::fault::FaultKind;
 use super::recorder::Recorder;
-
-/// Most axes of a tensor or view.
-pub const RANK: usize = 4;
 
 /// One axis of a view.
 #[derive(Clone, Copy, Debug)]

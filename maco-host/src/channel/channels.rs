@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU32;
 use maco_device::channel::{self, PacketBuffer, Semaphore, Slots, Trigger};
 use maco_ranks::Error as RanksError;
 
+use super::control::Shared;
 use super::memory::MemoryChannel;
 use super::port::{PortChannel, Service};
-use super::symmetric::Shared;
 use crate::error::Error;
 
 /// Sizes of what channels share, for each pair of ranks.
@@ -130,6 +130,7 @@ impl Channels {
         let ChannelOptions { packet_bytes, slot_bytes, slots, fifo } = *options;
         let bytes = Map::new(options).and_then(|map| map.peer()?.checked_mul(ranks as usize));
         let fault = match () {
+            () if !shared.arena.memory().is_host() => Some("memory of CPU ranks: threads do not load and store memory of GPUs"),
             () if !slots.is_power_of_two() || !fifo.is_power_of_two() => Some("slots and triggers in powers of two"),
             () if ranks > Trigger::CHANNELS || shared.arena.bytes() as u64 > Trigger::OFFSETS => Some("at most 2048 ranks with 1 TiB each"),
             () if bytes.is_none() => Some("sizes that fit into memory"),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use maco_device::channel::{self, PacketBuffer, Slots, Stopped};
 
 use super::channels::Own;
-use super::symmetric::{Shared, SymmetricPlace};
+use super::control::Shared;
+use super::symmetric::SymmetricPlace;
 use crate::error::Error;
 
 /// The memory of one peer, which this rank loads and stores itself, and semaphores between the two.

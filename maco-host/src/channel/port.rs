@@ -9,8 +9,9 @@ use maco_device::channel::{self, FifoConsumer, FifoProducer, Peer, Semaphore, St
 use maco_ranks::Error as RanksError;
 
 use super::channels::Own;
+use super::control::Shared;
 use super::proxy::Proxy;
-use super::symmetric::{Shared, SymmetricPlace};
+use super::symmetric::SymmetricPlace;
 use crate::error::Error;
 
 /// What producers and proxy share, at 16-byte boundaries.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maco_device::channel::{FifoConsumer, Operation, Peer, Trigger, Waiting};
 
-use super::symmetric::Shared;
+use super::control::Shared;
 
 /// Looks in vain before the thread sleeps between two of them: at first it is worth to be quick.
 const EAGER: u32 = 2000;
@@ -86,6 +86,7 @@ mod tests {
 
     use super::*;
     use crate::channel::SymmetricMemory;
+    use crate::device::Device;
 
     /// What safe code does not hand over: a GPU's program may.
     #[test]
@@ -96,7 +97,7 @@ mod tests {
             Trigger { copy: true, bytes: u32::MAX, ..Trigger::default() },
             Trigger { channel: 1, signal: true, ..Trigger::default() },
         ] {
-            let memory = SymmetricMemory::new(Arc::new(Group::single()), 1 << 20).unwrap();
+            let memory = SymmetricMemory::new(Arc::new(Group::single()), &Device::cpu(), 1 << 20).unwrap();
             let shared = memory.0.clone();
             let word = shared.of(0).at(512);
             let mut ring = [0u64; 2];

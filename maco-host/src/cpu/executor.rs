@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use maco_device::abi::{
-    self, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State,
-    TensorMap,
+use maco_abi::{
+    self as abi, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, InjectedFault, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK,
+    STAGED, State, TensorMap, ViewEntry,
 };
 use maco_device::modelled::{Delays, tensor_map};
-use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
+use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run, faults};
 use maco_device::{Cpu, OutsideRegion, Slot, Task};
 
 use super::machine::{Bodies, Endless, Watch, Worker};
@@ -20,6 +20,7 @@ use super::pool::{Ended, Pool};
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::hang::{Hang, parameter, task_name, tile};
 use crate::lower::{BoxShape, Fault, Image, Tables, TensorMapRequest};
 use crate::plan_core::{Key, PlanCore};
@@ -86,6 +87,8 @@ struct TaskTables {
     overflow: Vec<u32>,
     starts: Vec<u32>,
     images: Vec<Image>,
+    /// What tests inject: an array, so that it has an address as the others have.
+    fault: [InjectedFault; 1],
     /// Memory of the schedulers.
     memory: Vec<HostMemory>,
     shares: Vec<abi::SchedulerPartition>,
@@ -93,7 +96,8 @@ struct TaskTables {
 
 impl TaskTables {
     fn new(core: &PlanCore, fault: Option<Fault>) -> Result<TaskTables, Error> {
-        let (descriptors, overflow, images) = core.lowered.with(fault);
+        let (descriptors, overflow) = core.lowered.with(fault);
+        let (images, fault) = (core.lowered.images.clone(), [core.lowered.injected(fault)]);
         let what = format!("the schedulers of megakernel `{}`", core.megakernel());
         let memory = images.iter().map(|image| HostMemory::zeroed(size_of_val(&*image.words) as u64, &what));
         let memory = memory.collect::<Result<Vec<_>, Error>>()?;
@@ -104,7 +108,7 @@ impl TaskTables {
             ..image.header
         };
         let shares = images.iter().zip(&memory).map(share).collect();
-        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, memory, shares })
+        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, shares })
     }
 }
 
@@ -121,6 +125,7 @@ pub(super) struct Flight {
     _bound: Arc<Bound>,
     _recording: Option<Arc<LaunchRecords>>,
     _arguments: Vec<Arc<Buffer>>,
+    _exchange: Option<Arc<Exchange>>,
 }
 
 impl Flight {
@@ -211,7 +216,15 @@ impl Executor {
         let mut watch = Watch::new(PATIENCE.max(Duration::from_nanos(core.deadline_ns()).saturating_mul(ENDLESS)));
         let mut endless = None;
         let begin = Instant::now();
+        let mut lost = None;
         let ended = self.pool.run(flight.threads(), job, || {
+            if let (None, Some(exchange)) = (&lost, &core.exchange) {
+                lost = exchange.lost();
+                if lost.is_some() {
+                    // Tasks that wait for it end.
+                    flight.abort();
+                }
+            }
             endless = watch.look(&flight.bodies);
             endless.is_some()
         })?;
@@ -221,7 +234,9 @@ impl Executor {
             return Err(turn.lose(core, arguments, endless));
         }
         let panicked = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match self.cause(core, panicked) {
+        // A launch that has ended needs nobody any more.
+        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error)));
+        match lost.or_else(|| self.cause(core, panicked)) {
             None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {
                 let error = cause.error(core.megakernel());
@@ -258,7 +273,14 @@ impl Executor {
             _bound: bound,
             _recording: turn.recording.clone(),
             _arguments: arguments.tensors.iter().map(|argument| argument.buffer.clone()).collect(),
+            _exchange: core.exchange.clone(),
         }
+    }
+
+    /// Whether the launch that has ended was aborted.
+    fn is_aborted(&self) -> bool {
+        // SAFETY: the workers have left, and the memory begins with the state.
+        unsafe { self.memory.state.pointer().cast::<State>().read().abort != 0 }
     }
 
     /// What a worker reads.
@@ -295,6 +317,8 @@ impl Executor {
             in_band_words: memory.arena.address() + lowered.arena.words.start,
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
+            fault: code.fault.as_ptr() as u64,
+            ranks: core.ranks(),
         }
     }
 
@@ -321,7 +345,7 @@ impl Executor {
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.memory.black_box.pointer().cast::<BlackBox>().read() };
-        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false))
+        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(core.missing(report.task)))
     }
 
     /// Later launches record so much; without room for any, none do.
@@ -364,15 +388,17 @@ impl Executor {
 
     /// Clears an abort: counters, state, in-band flags and black box are as new.
     pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
-        let mut turn = self.wait_for_turn()?;
-        // SAFETY: the lock keeps launches away.
-        unsafe {
-            self.memory.state.clear();
-            self.memory.black_box.clear();
-            self.write_words(core, 0);
-        }
-        turn.aborted = None;
-        Ok(())
+        core.recover(|| {
+            let mut turn = self.wait_for_turn()?;
+            // SAFETY: the lock keeps launches away.
+            unsafe {
+                self.memory.state.clear();
+                self.memory.black_box.clear();
+                self.write_words(core, 0);
+            }
+            turn.aborted = None;
+            Ok(())
+        })
     }
 
     /// Writes the words of temps with in-band flags as the launch before number `launches` left them.
@@ -457,13 +483,13 @@ impl LaunchState {
 unsafe fn run_worker(flight: &Flight, worker: u32, cpu: &mut Cpu) {
     let Flight { launch, bodies, panicked, .. } = flight;
     let machine = Worker::new(bodies);
-    let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
+    let mut tails = [0u8; maco_abi::MAX_SCHEDULERS as usize];
     // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
     Delays::new(launch.delays, worker, 0).enter(|| unsafe {
         protocol::work(&machine, launch, worker, &mut tails, |run, descriptor| {
             if (*descriptor).op != OP_NONE {
-                let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
-                let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
+                let views = (launch.views as *const ViewEntry).add((*descriptor).views as usize);
+                let slot = Slot { descriptor: *descriptor, views: views.cast::<[ViewEntry; OPERANDS]>().read() };
                 let task = Task::new(&slot, launch);
                 // A body that polls an in-band flag does not compute: the deadline of its wait counts.
                 let patience = Cell::new(Patience::new());
@@ -484,10 +510,11 @@ unsafe fn run_worker(flight: &Flight, worker: u32, cpu: &mut Cpu) {
                     return Outcome::Abort;
                 }
             }
-            let flags = (*descriptor).flags;
-            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | BULK_ROWS) != 0 {
+            let Descriptor { flags, task, .. } = *descriptor;
+            let hits = |kind| faults::hit(launch, kind, || task);
+            if hits(LOST_ARRIVE) || hits(EXTRA_BYTES) && flags.has(STAGED | BULK_ROWS) {
                 // One thread is both loader and consumers: either fault is a task that does not end.
-                hang(&machine, run, (*descriptor).task);
+                hang(&machine, run, task);
                 return Outcome::Abort;
             }
             Outcome::Ready

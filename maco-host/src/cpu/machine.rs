@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use maco_device::abi::BlackBox;
+use maco_abi::BlackBox;
 use maco_device::protocol::{Machine, Thread};
 
 /// Most nanoseconds that one look at the clock adds: time in which the process was suspended does not count.

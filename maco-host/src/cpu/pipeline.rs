@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
 
-use maco_device::abi::{Launch, State};
+use maco_abi::{Launch, State};
 use maco_device::modelled::{Cta, CtaThread, Surroundings};
 use maco_device::protocol::Machine;
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
-use maco_device::abi::{self, INITIAL_TASKS, Launch, TensorMap, View};
+use maco_abi::{self as abi, INITIAL_TASKS, Launch, TensorMap, View};
 use maco_graph::plan::Schedule;
 
 use super::context::Context;
@@ -150,6 +150,8 @@ impl Binding {
             in_band_words: plan.arena() + lowered.arena.words.start,
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
+            fault: plan.fault(),
+            ranks: core.ranks(),
         }
     }
 }

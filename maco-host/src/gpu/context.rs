@@ -234,6 +234,15 @@ impl Context {
         &self.name
     }
 
+    /// Which GPU it is, as the driver counts them.
+    pub(super) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    pub(super) fn device(&self) -> sys::CUdevice {
+        self.primary.device
+    }
+
     pub(crate) fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use cudarc::driver::sys;
-use maco_device::abi;
+use maco_abi as abi;
 use maco_graph::ir::Graph;
 
 use super::binding::Binding;
@@ -211,7 +211,7 @@ impl Executor {
             return Err(cause.aborted(core.megakernel()));
         }
         let Some(report) = self.memory().report() else { return Ok(()) };
-        let cause = Cause::of(&report, &core.plan, true);
+        let cause = Cause::of(&report, &core.plan, true).waiting_for(core.missing(report.task));
         let error = cause.error(core.megakernel());
         turn.aborted = Some(cause);
         Err(error)
@@ -243,12 +243,14 @@ impl Executor {
     /// Waits for everything launched on the device, then makes counters, state and black box as new.
     pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
         refuse_while_recording(format_args!("`recover` of megakernel `{}`", core.megakernel()))?;
-        let mut turn = self.wait_for_turn();
-        let _entered = self.context.enter()?;
-        self.context.settle()?;
-        self.memory().clear(&self.context, &core.lowered)?;
-        turn.aborted = None;
-        Ok(())
+        core.recover(|| {
+            let mut turn = self.wait_for_turn();
+            let _entered = self.context.enter()?;
+            self.context.settle()?;
+            self.memory().clear(&self.context, &core.lowered)?;
+            turn.aborted = None;
+            Ok(())
+        })
     }
 
     /// See [`crate::Plan::launched`].

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{self, CUlaunchAttribute, CUlaunchAttributeID, CUresult};
-use maco_device::abi::{SHARED_BYTES, THREADS};
+use maco_abi::{SHARED_BYTES, THREADS};
 
 use super::context::Context;
 use super::module::Kernel;

@@ -80,7 +80,7 @@ impl Drop for DeviceMemory {
 }
 
 /// Free and total bytes of the current context's GPU.
-fn free_memory() -> Option<(u64, u64)> {
+pub(super) fn free_memory() -> Option<(u64, u64)> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both out-pointers are writable.
     let code = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction_attribute, CUjit_option, CUresult};
-use maco_device::abi::{SHARED_BYTES, THREADS};
+use maco_abi::{SHARED_BYTES, THREADS};
 
 use super::context::Context;
 use super::driver;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use maco_device::abi::{self, BlackBox, LAUNCH, REPORT_NONE, State};
+use maco_abi::{self as abi, BlackBox, InjectedFault, LAUNCH, REPORT_NONE, State};
 use maco_graph::plan::Schedule;
 
 use super::context::Context;
@@ -26,8 +26,9 @@ pub(super) struct PlanMemory {
     /// Temps, and zeros behind them.
     arena: DeviceMemory,
     zeros: u64,
-    /// Descriptors, overflow, then the schedulers' images.
+    /// Descriptors, an [`InjectedFault`], overflow, then the schedulers' images.
     tasks: DeviceMemory,
+    fault: u64,
     overflow: u64,
     schedulers: SchedulerTables,
     /// Partial sums.
@@ -85,7 +86,8 @@ impl PlanMemory {
         let what = |what: &str| format!("the {what} of megakernel `{megakernel}`");
         let zeros = lowered.arena.bytes;
         let arena = DeviceMemory::zeroed(context, zeros + ZEROS, &what("temps"))?;
-        let overflow = size_of_val(&*lowered.descriptors) as u64;
+        let fault = size_of_val(&*lowered.descriptors) as u64;
+        let overflow = fault + size_of::<InjectedFault>() as u64;
         let mut schedulers = SchedulerTables::new(overflow + size_of_val(&*lowered.overflow) as u64, lowered);
         let tasks = DeviceMemory::zeroed(context, schedulers.end, &what("descriptors"))?;
         schedulers.base = tasks.address();
@@ -100,6 +102,7 @@ impl PlanMemory {
         let memory = PlanMemory {
             zeros: arena.address() + zeros,
             arena,
+            fault: tasks.address() + fault,
             overflow: tasks.address() + overflow,
             tasks,
             schedulers,
@@ -117,11 +120,12 @@ impl PlanMemory {
 
     /// Writes what the device reads of the plan, with a fault or none. Nothing may be running.
     pub(super) fn write_tasks(&self, context: &Arc<Context>, lowered: &Lowered, fault: Option<Fault>) -> Result<(), Error> {
-        let (descriptors, overflow, images) = lowered.with(fault);
+        let (descriptors, overflow) = lowered.with(fault);
         upload(context, self.tasks.address(), &descriptors)?;
+        upload(context, self.fault, &[lowered.injected(fault)])?;
         upload(context, self.overflow, &overflow)?;
-        let mut shares = Vec::with_capacity(images.len());
-        for (image, offsets) in images.iter().zip(&self.schedulers.images) {
+        let mut shares = Vec::with_capacity(lowered.images.len());
+        for (image, offsets) in lowered.images.iter().zip(&self.schedulers.images) {
             upload(context, self.schedulers.base + offsets.image, &image.words)?;
             upload(context, self.schedulers.base + offsets.names, &image.names)?;
             let address = |at: u64| self.schedulers.base + at;
@@ -145,6 +149,10 @@ impl PlanMemory {
 
     pub(super) fn descriptors(&self) -> u64 {
         self.tasks.address()
+    }
+
+    pub(super) fn fault(&self) -> u64 {
+        self.fault
     }
 
     pub(super) fn overflow(&self) -> u64 {

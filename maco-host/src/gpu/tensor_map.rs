@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys;
-use maco_device::abi::{PIECE, TensorMap};
+use maco_abi::{PIECE, TensorMap};
 use maco_graph::spec::Element;
 
 use super::context::Context;

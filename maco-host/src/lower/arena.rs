@@ -16,7 +16,7 @@ pub(crate) struct Arena {
     pub(crate) temps: Vec<Temp>,
     /// Bytes of all of them, and of words.
     pub(crate) bytes: u64,
-    /// Bytes of temps with in-band flags ([`maco_device::abi::Launch::carried`]); they come first.
+    /// Bytes of temps with in-band flags ([`maco_abi::Launch::carried`]); they come first.
     pub(crate) in_band_bytes: u32,
     /// The bytes of their words, one word (element and flag) per element, after all temps.
     pub(crate) words: Range<u64>,
@@ -50,7 +50,7 @@ impl Arena {
 
     /// The words after `launches` launches have ended.
     pub(crate) fn words_behind(&self, launches: u32) -> Vec<u32> {
-        vec![maco_device::abi::epoch(launches.wrapping_sub(1)); (self.words.end - self.words.start) as usize / 4]
+        vec![maco_abi::epoch(launches.wrapping_sub(1)); (self.words.end - self.words.start) as usize / 4]
     }
 }
 

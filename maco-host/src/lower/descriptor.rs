@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use maco_device::abi::{
-    AHEAD, BULK_ROWS, CONSUMERS_POLL, CREDIT, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, FLAT, IDEMPOTENT_SIGNAL, IN_BAND_FLAGS, KNOWN,
-    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, NO_COUNTER, OP_DYNAMIC, PAGE_BYTES, READ_BY_TMA, RMSNORM_PROLOGUE,
-    ROUTE_COUNTER, ROUTE_SHIFT, SINGLE_PRODUCER, SLOTS, STAGED, WARP_TASK, Wait,
+use maco_abi::{
+    AHEAD, BULK_ROWS, CONSUMERS_POLL, CounterIndex, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, Flags, IDEMPOTENT_SIGNAL, Indirect,
+    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, MOST_TASKS, NO_AXIS, Naming, OP_DYNAMIC, READ_BY_TMA, RING_BYTES,
+    RMSNORM_PROLOGUE, Route, SLOTS, STAGED, Signal, WARP_TASK, Wait,
 };
 use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
-use maco_graph::plan::memory_bound_cost::RING_BYTES;
 use maco_graph::plan::{Entry, Notification, Plan, Schedule};
 use maco_graph::spec::{Access, Index, TensorParam};
 
@@ -35,8 +34,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     let drains = &plan.lists.drains;
     // A batch of warp tasks takes an entry of its own.
     let total = 2 * plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
-    if u32::try_from(total).is_err() {
-        return Err(too_many(&plan.graph, "descriptors", total as u64, u32::MAX as u64));
+    if total > MOST_TASKS as usize {
+        return Err(too_many(&plan.graph, "descriptors", total as u64, MOST_TASKS.into()));
     }
     let flags = flags(plan);
     let sole = sole(plan);
@@ -57,8 +56,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         }
         // Copies are ordered through device memory, where edges inside a worker leave no signal: consumers wait for those and load directly.
         let waits_for_own_worker = || plan.waits_of(task).iter().any(|wait| plan.worker_edges.contains(task, wait.counter));
-        if plan.graph.calls[call].task.reads_in_bulk() && descriptor.flags & LOAD_BEFORE_WAIT == 0 && waits_for_own_worker() {
-            descriptor.flags &= !BULK_ROWS;
+        if plan.graph.calls[call].task.reads_in_bulk() && !descriptor.flags.has(LOAD_BEFORE_WAIT) && waits_for_own_worker() {
+            descriptor.flags = descriptor.flags.without(BULK_ROWS);
         }
         waits(plan, task, &mut descriptor, &mut made.overflow);
         signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
@@ -82,7 +81,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             };
             let call = plan.tasks[task as usize].call;
             slot[task as usize] = slots;
-            if plan.schedule == Schedule::Static && flags[call as usize] & WARP_TASK != 0 {
+            if plan.schedule == Schedule::Static && flags[call as usize].has(WARP_TASK) {
                 let same = |entry: &Entry| matches!(*entry, Entry::Task(other) if plan.tasks[other as usize].call == call);
                 let mut batch = vec![task];
                 while batch.len() < MAX_WARP_TASK_BATCH as usize
@@ -142,9 +141,6 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
 /// a consumer warp that waits for long cannot begin the next task.
 const SMALL: u64 = 1024;
 
-// A task that fills no page of the ring does not go through it.
-const _: () = assert!(RING_BYTES == PAGE_BYTES as u64);
-
 /// Bytes that one task of a call writes.
 fn bytes_written(plan: &Plan, call: usize) -> u64 {
     bytes(plan, call, |access| access.writes())
@@ -152,7 +148,7 @@ fn bytes_written(plan: &Plan, call: usize) -> u64 {
 
 /// Whether the tiles that a call reads come through the ring.
 fn reads_through_ring(plan: &Plan, call: usize) -> bool {
-    plan.graph.calls[call].task.reads_in_bulk() && bytes(plan, call, |access| access.reads()) >= RING_BYTES
+    plan.graph.calls[call].task.reads_in_bulk() && bytes(plan, call, |access| access.reads()) >= u64::from(RING_BYTES)
 }
 
 /// Bytes of the operands of one task of a call with these accesses.
@@ -186,7 +182,7 @@ fn places(plan: &Plan) -> Vec<(u32, bool)> {
 }
 
 /// The descriptor flags of each call's tasks.
-fn flags(plan: &Plan) -> Vec<u16> {
+fn flags(plan: &Plan) -> Vec<Flags> {
     let place = places(plan);
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for (index, call) in plan.graph.calls.iter().enumerate() {
@@ -202,33 +198,33 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let pushed = plan.schedule.schedulers() > 0;
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        let early = if call.task.starts_early() { EARLY_START } else { 0 };
-        let warp_task = if call.task.is_warp_task() { WARP_TASK } else { 0 };
+        let early = if call.task.starts_early() { EARLY_START } else { Flags::NONE };
+        let warp_task = if call.task.is_warp_task() { WARP_TASK } else { Flags::NONE };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[place[view.tensor as usize].0 as usize]) {
             READ_BY_TMA
         } else {
-            0
+            Flags::NONE
         };
         let ring = match call.task.gemv_operand_b() {
             Some(n) if written[call.operands[n].tensor as usize] => BULK_ROWS,
             Some(_) => BULK_ROWS | LOAD_BEFORE_WAIT,
             // A body's shared memory is pages of the ring, which the loader hands out when they are free: that has no other waits.
             None if call.task.shared() > 0 => BULK_ROWS | LOAD_BEFORE_WAIT,
-            None if !reads_through_ring(plan, index) => 0,
+            None if !reads_through_ring(plan, index) => Flags::NONE,
             None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => BULK_ROWS,
             None => BULK_ROWS | LOAD_BEFORE_WAIT,
         };
-        let preloads = if copied == STAGED { preloads(call, &written) } else { 0 };
+        let preloads = if copied == STAGED { preloads(call, &written) } else { Flags::NONE };
         // Pushed tasks have no waits, and their signals are messages. Warp tasks either all poll or none.
         let signal_flags = match () {
-            () if pushed || copied == STAGED || warp_task != 0 => 0,
+            () if pushed || copied == STAGED || warp_task != Flags::NONE => Flags::NONE,
             () if bytes_written(plan, index) <= SMALL => CONSUMERS_POLL | IDEMPOTENT_SIGNAL,
-            () => 0,
+            () => Flags::NONE,
         };
         let prologue = match plan.calls[index].prologue.map(|made| plan.graph.calls[made as usize].task.unary_operands()) {
-            None => 0,
+            None => Flags::NONE,
             Some(None) => RMSNORM_PROLOGUE,
             Some(Some(_)) => ELEMENTWISE_PROLOGUE,
         };
@@ -239,15 +235,15 @@ fn flags(plan: &Plan) -> Vec<u16> {
 
 /// Which operands of a GEMM can be loaded before its tasks may run, since no task writes them: all, some, or none. Where indices in memory select the
 /// tiles, none: the indices may not be ready.
-fn preloads(call: &ir::Call, written: &[bool]) -> u16 {
+fn preloads(call: &ir::Call, written: &[bool]) -> Flags {
     let operands = || call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| param.staged && param.access.reads());
     let is_written = |(view, _): &(&ir::View, &TensorParam)| written[view.tensor as usize];
     let named = tensor_params(call).any(|param| param.region.iter().any(|index| matches!(index, Index::Data(_))));
     match operands().filter(is_written).count() {
-        _ if named || call.task.shared() > 0 => 0,
+        _ if named || call.task.shared() > 0 => Flags::NONE,
         0 => LOAD_BEFORE_WAIT,
         some if some < operands().count() => LOAD_CONSTANT_OPERAND_EARLY,
-        _ => 0,
+        _ => Flags::NONE,
     }
 }
 
@@ -277,6 +273,11 @@ fn empty(plan: &Plan, task: u32, overflow: &[u32]) -> Result<Descriptor, Error> 
     })
 }
 
+/// A wait of the plan.
+pub(super) fn waiting(wait: &maco_graph::plan::Wait) -> Wait {
+    Wait::new(CounterIndex(wait.counter), wait.need)
+}
+
 fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec<u32>) {
     if plan.schedule.schedulers() > 0 {
         return;
@@ -286,15 +287,15 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     // Waits by in-band flags come first, where the hang report looks for them.
     let (polled, waited): (Vec<&maco_graph::plan::Wait>, Vec<&maco_graph::plan::Wait>) =
         waits.partition(|wait| in_band.contains(&wait.counter));
-    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | IN_BAND_FLAGS });
-    let mut waits = polled.chain(waited.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need }));
+    let polled = polled.into_iter().map(|wait| waiting(wait).in_band());
+    let mut waits = polled.chain(waited.into_iter().map(waiting));
     for inline in &mut descriptor.wait {
         if let Some(wait) = waits.next() {
             *inline = wait;
         }
     }
     for wait in waits {
-        overflow.extend([wait.counter, wait.need]);
+        overflow.extend(wait.encode());
         // A plan counts them in 16 bits.
         descriptor.extra_waits += 1;
     }
@@ -305,13 +306,14 @@ fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, o
         plan.scheduler_partition.notifications_of(task).iter().map(|notification| word(plan, notification)).collect::<Result<_, _>>()?
     } else {
         let signalled = plan.signals_of(task).iter().filter(|&&counter| plan.worker_edges.is_signalled(counter));
-        signalled.map(|&counter| if sole[counter as usize] { counter | SINGLE_PRODUCER } else { counter }).collect()
+        let word = |&counter: &u32| Signal { counter: CounterIndex(counter), single_producer: sole[counter as usize] }.encode();
+        signalled.map(word).collect()
     };
     for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
         *inline = word;
     }
-    if words.len() != 1 || words[0] & SINGLE_PRODUCER == 0 {
-        descriptor.flags &= !IDEMPOTENT_SIGNAL;
+    if words.len() != 1 || !Signal::decode(words[0]).single_producer {
+        descriptor.flags = descriptor.flags.without(IDEMPOTENT_SIGNAL);
     }
     let extra = words.get(descriptor.signal.len()..).unwrap_or(&[]);
     overflow.extend(extra);
@@ -324,20 +326,27 @@ fn named(plan: &Plan, call: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     // A call has few parameters, so few of them.
     let first = plan.named.partition_point(|wait| wait.call < call);
     for wait in plan.named[first..].iter().take_while(|wait| wait.call == call) {
-        let operand = wait.operand | if wait.flat { FLAT } else { 0 } | if wait.known { KNOWN } else { 0 };
-        let axis = wait.axis.map_or(3, u32::from);
-        overflow.extend([operand, axis, wait.rows, wait.counters.start, wait.size, wait.limit, wait.need, wait.first]);
+        // A task has few operands.
+        let naming = Naming { operand: wait.operand as u8, flat: wait.flat, known: wait.known };
+        let record = Indirect {
+            naming: naming.encode(),
+            axis: wait.axis.map_or(NO_AXIS, u32::from),
+            rows: wait.rows,
+            base: CounterIndex(wait.counters.start),
+            size: wait.size,
+            limit: wait.limit,
+            need: wait.need,
+            first: wait.first,
+        };
+        overflow.extend(record.encode());
         descriptor.indirect += 1;
     }
 }
 
 fn word(plan: &Plan, notification: &Notification) -> Result<u32, Error> {
-    let number = notification.counter.map_or(0, |counter| counter + 1);
-    if number >= ROUTE_COUNTER {
-        return Err(too_many(&plan.graph, "counters of one scheduler", number as u64, ROUTE_COUNTER as u64 - 1));
+    let &Notification { credit, to, counter } = notification;
+    if let Some(counter) = counter.filter(|&counter| counter >= Route::COUNTERS - 1) {
+        return Err(too_many(&plan.graph, "counters of one scheduler", counter as u64 + 1, Route::COUNTERS as u64 - 1));
     }
-    Ok((if notification.credit { CREDIT } else { 0 }) | notification.to << ROUTE_SHIFT | number)
+    Ok(Route { credit, to, counter }.encode())
 }
-
-const _: () = assert!(Descriptor::END.wait[0].counter == NO_COUNTER && Descriptor::END.signal[0] == NO_COUNTER);
-const _: () = assert!(maco_graph::plan::MAX_SCHEDULERS <= 1 << (31 - ROUTE_SHIFT));

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use maco_device::abi::Slot;
-use maco_device::abi::{self, Descriptor, INITIAL_TASKS, NO_COUNTER, OP_DYNAMIC, OPERANDS, STATIC, View, WARP_TASK, WARP_TASK_BATCH};
+use maco_abi::{Descriptor, INITIAL_TASKS, OP_DYNAMIC, OPERANDS, STATIC, Slot, View, ViewEntry, WARP_TASK, WARP_TASK_BATCH};
 
 use super::{Fault, Lowered};
 
@@ -14,13 +13,13 @@ impl Lowered {
     /// The initial tasks of each CTA; `views` is the table of views. They are the first tasks of its static list, as long as they wait for nothing.
     /// If all lists begin with the same drain, and it has a task for each worker, each worker's first task of that drain needs no ticket
     /// ([`maco_device::protocol::DynamicTiles::dealt`]).
-    pub(crate) fn initial_tasks(&self, views: &[View], fault: Option<Fault>) -> Vec<InitialTasks> {
+    pub(crate) fn initial_tasks(&self, views: &[ViewEntry], fault: Option<Fault>) -> Vec<InitialTasks> {
         let descriptors = fault.map_or(Cow::Borrowed(&self.descriptors), |fault| Cow::Owned(self.with(Some(fault)).0));
-        let nothing = Slot { descriptor: Descriptor::END, views: [View { map: abi::NO_MAP, ..View::default() }; OPERANDS] };
+        let nothing = Slot { descriptor: Descriptor::END, views: [ViewEntry::view(View::default()); OPERANDS] };
         let slot = |descriptor: &Descriptor| {
             let simple = descriptor.op < OP_DYNAMIC
-                && descriptor.flags & (WARP_TASK | WARP_TASK_BATCH) == 0
-                && descriptor.wait[0].counter == NO_COUNTER
+                && !descriptor.flags.has(WARP_TASK | WARP_TASK_BATCH)
+                && descriptor.wait[0].is_none()
                 && descriptor.extra_waits == 0
                 && descriptor.indirect == 0;
             let own = views.get(descriptor.views as usize..)?.first_chunk::<OPERANDS>()?;

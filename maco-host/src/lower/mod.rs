@@ -5,17 +5,19 @@ use std::ops::Range;
 mod arena;
 mod descriptor;
 mod initial_tasks;
+mod messages;
 mod partials;
 mod plane;
 mod scheduler_image;
 mod view;
 
-use maco_device::abi;
+use maco_abi::{self as abi, InjectedFault, NO_FAULT, Route};
 use maco_graph::ir::{self, ScalarSource, TensorKind};
 use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
+pub(crate) use messages::PlanMessages;
 pub(crate) use plane::{BoxShape, TensorMapRequest};
 pub(crate) use scheduler_image::Image;
 pub(crate) use view::Tables;
@@ -60,11 +62,13 @@ pub(crate) struct Lowered {
     in_band_producers: Vec<Range<u32>>,
     /// A counter that no task waits for.
     unused_counter: u32,
+    /// What ranks send each other.
+    pub(crate) messages: PlanMessages,
 }
 
 impl Lowered {
-    /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
-    pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
+    /// For `ranks` ranks. `look_ahead`: see [`crate::PlanOptions::look_ahead`].
+    pub(crate) fn new(plan: &Plan, ranks: u32, look_ahead: bool) -> Result<Lowered, Error> {
         let arena = Arena::new(plan)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         let (views, first_view) = view::collect(&plan.graph, &plan.calls, &first_scalar);
@@ -101,15 +105,17 @@ impl Lowered {
                 .map(|from| plan.calls[from.producer as usize].tasks.clone())
                 .collect(),
             unused_counter,
+            messages: PlanMessages::new(plan, &first_view, ranks)?,
         })
     }
 
-    /// The tables that depend on arguments. `arena` is the address of the temps; tensor maps are made where tiles
-    /// are copied by TMA or its model (`staging`).
+    /// The tables that depend on arguments. `arena` is the address of the temps, and messages between ranks begin at `messages` of their symmetric memory; tensor maps
+    /// are made where tiles are copied by TMA or its model (`staging`).
     pub(crate) fn bind(
         &self,
         graph: &ir::Graph,
         arena: u64,
+        messages: u64,
         tensors: &[Placed],
         scalars: &[ScalarArgument],
         staging: bool,
@@ -135,6 +141,7 @@ impl Lowered {
         };
         let mut tables = self.views.resolve(graph, &bound, staging, scalar)?;
         tables.scalars = self.scalars.iter().map(scalar).collect();
+        self.messages.write(&mut tables.views, messages);
         Ok(tables)
     }
 
@@ -145,7 +152,7 @@ impl Lowered {
             Ok(Placed { address: BASE_ALIGN, layout, element: tensor.element, writable: true })
         };
         let parameters = graph.tensors.iter().filter(|tensor| tensor.kind != TensorKind::Temp).map(made);
-        self.bind(graph, BASE_ALIGN, &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
+        self.bind(graph, BASE_ALIGN, 0, &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
     }
 
     /// How many views, tensor maps and scalars [`Lowered::bind`] makes.
@@ -188,45 +195,43 @@ impl Lowered {
         }
     }
 
-    /// What the device reads when a fault is injected: descriptors, overflow and images, of the same lengths as without.
-    pub(crate) fn with(&self, fault: Option<Fault>) -> (Vec<abi::Descriptor>, Vec<u32>, Vec<Image>) {
-        let (mut descriptors, mut overflow, mut images) = (self.descriptors.clone(), self.overflow.clone(), self.images.clone());
-        let Some(&broken) = fault.and_then(|fault| self.descriptor_of.get(fault.task() as usize)) else {
-            return (descriptors, overflow, images);
+    /// What a launch reads of an injected fault that is none of its tables.
+    pub(crate) fn injected(&self, fault: Option<Fault>) -> InjectedFault {
+        let broken = |task: u32| self.descriptor_of.get(task as usize).copied();
+        let (kind, of) = match fault {
+            Some(Fault::LostArrive(task)) => (abi::LOST_ARRIVE, broken(task).map(|_| task)),
+            Some(Fault::ExtraBytes(task)) => (abi::EXTRA_BYTES, broken(task).map(|_| task)),
+            Some(Fault::LostPush(task)) => (abi::LOST_PUSH, broken(task)),
+            None | Some(Fault::LostSignal(_)) => (NO_FAULT, None),
         };
-        let descriptor = &mut descriptors[broken as usize];
-        match fault {
-            None => {}
-            Some(Fault::LostSignal(task)) => {
-                if descriptor.signal[0] != abi::NO_COUNTER && self.in_band_producers.iter().any(|tasks| tasks.contains(&task)) {
-                    // Each element with an in-band flag is a signal too: a tile beyond all tensors writes none.
-                    descriptor.coord = [BEYOND; 3];
-                }
-                let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
-                let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
-                let used = |signal: &&mut u32| **signal != abi::NO_COUNTER;
-                if self.mode() == abi::PUSHED {
-                    // The credit is returned all the same, so that the task counts as ended. No message may be empty.
-                    let credit = descriptor.signal.iter_mut().chain(extra).filter(used).find(|route| **route & abi::CREDIT != 0);
-                    let credit = credit.map_or(abi::NO_COUNTER, |route| *route & !abi::ROUTE_COUNTER);
-                    descriptor.signal = [credit, abi::NO_COUNTER];
-                } else {
-                    descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.unused_counter);
-                }
+        of.map_or(InjectedFault::default(), |of| InjectedFault { kind, of })
+    }
+
+    /// Descriptors and overflow with a fault, of the same lengths as without.
+    pub(crate) fn with(&self, fault: Option<Fault>) -> (Vec<abi::Descriptor>, Vec<u32>) {
+        let (mut descriptors, mut overflow) = (self.descriptors.clone(), self.overflow.clone());
+        if let Some(Fault::LostSignal(task)) = fault
+            && let Some(&broken) = self.descriptor_of.get(task as usize)
+        {
+            let descriptor = &mut descriptors[broken as usize];
+            if descriptor.signal[0] != abi::NO_SIGNAL && self.in_band_producers.iter().any(|tasks| tasks.contains(&task)) {
+                // Each element with an in-band flag is a signal too: a tile beyond all tensors writes none.
+                descriptor.coord = [BEYOND; 3];
             }
-            Some(Fault::LostArrive(_)) => descriptor.flags |= abi::LOST_ARRIVE,
-            Some(Fault::ExtraBytes(_)) => descriptor.flags |= abi::EXTRA_BYTES,
-            Some(Fault::LostPush(_)) => {
-                for image in &mut images {
-                    let at = maco_device::protocol::Layout::new(&image.header, self.workers, self.images.len() as u32, 0);
-                    let tasks = &mut image.words[at.tasks as usize..][..image.header.tasks as usize];
-                    for task in tasks.iter_mut().filter(|task| **task == broken) {
-                        *task |= abi::LOST_PUSH;
-                    }
-                }
+            let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
+            let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
+            let used = |signal: &&mut u32| **signal != abi::NO_SIGNAL;
+            if self.mode() == abi::PUSHED {
+                // The credit is returned all the same, so that the task counts as ended. No message may be empty.
+                let credit =
+                    descriptor.signal.iter_mut().chain(extra).filter(used).map(|route| Route::decode(*route)).find(|route| route.credit);
+                let credit = credit.map_or(abi::NO_SIGNAL, |route| Route { counter: None, ..route }.encode());
+                descriptor.signal = [credit, abi::NO_SIGNAL];
+            } else {
+                descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.unused_counter);
             }
         }
-        (descriptors, overflow, images)
+        (descriptors, overflow)
     }
 }
 
@@ -244,13 +249,6 @@ pub enum Fault {
     ExtraBytes(u32),
     /// The scheduler believes that it has pushed the task.
     LostPush(u32),
-}
-
-impl Fault {
-    fn task(self) -> u32 {
-        let (Fault::LostSignal(task) | Fault::LostArrive(task) | Fault::ExtraBytes(task) | Fault::LostPush(task)) = self;
-        task
-    }
 }
 
 /// Scalar sources of all calls, equal sequences stored once, and where each call's sequence starts.
@@ -271,19 +269,6 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
         .collect::<Result<_, _>>()?;
     Ok((table, first))
 }
-
-// The planner and the device agree on the shared memory of operand A with in-band flags.
-const _: () = {
-    use maco_graph::plan::in_band_flags::{TILE_BYTES, UNARY_PROLOGUE_BYTES, rmsnorm_prologue_bytes, stride};
-    assert!(UNARY_PROLOGUE_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);
-    assert!(
-        rmsnorm_prologue_bytes(1, 8) == abi::rmsnorm_bytes(1, 8) as u64
-            && rmsnorm_prologue_bytes(16, 72) == abi::rmsnorm_bytes(16, 72) as u64
-    );
-    assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
-    assert!(stride(1, 8) == abi::in_band_stride(1, 8) as u64 && stride(1, 64) == abi::in_band_stride(1, 64) as u64);
-    assert!(stride(2, 64) == abi::in_band_stride(2, 64) as u64 && stride(16, 72) == abi::in_band_stride(16, 72) as u64);
-};
 
 fn too_many(graph: &ir::Graph, what: &str, found: u64, max: u64) -> Error {
     let help = "split the megakernel in two";

@@ -1,6 +1,6 @@
 //! The layout of split-K partial sums: chunks of [`CHUNK_BYTES`], tile after tile.
 
-use maco_device::abi::{CHUNK_BYTES, CONCURRENT_PARTS, PARTS_SHIFT};
+use maco_abi::{CHUNK_BYTES, CONCURRENT_PARTS, Flags, Part};
 use maco_graph::plan::Plan;
 
 use super::too_many;
@@ -33,7 +33,7 @@ impl Partials {
 
     /// The split-K fields of the descriptor of task `task`: the tile's first chunk, the part and how many there are, and flags. `None` if
     /// the tile is not split.
-    pub(super) fn of(&self, plan: &Plan, task: u32) -> Option<(u32, u16, u16)> {
+    pub(super) fn of(&self, plan: &Plan, task: u32) -> Option<(u32, u16, Flags)> {
         let node = &plan.tasks[task as usize];
         let call = &plan.calls[node.call as usize];
         // The parts of a tile follow one another.
@@ -43,7 +43,7 @@ impl Partials {
         }
         let (first, chunks) = self.calls[node.call as usize];
         // All parts run at the same time, since each worker has one, after equally many unsplit tiles.
-        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { CONCURRENT_PARTS } else { 0 };
-        Some((first + (tile - call.whole) * chunks, (parts << PARTS_SHIFT | node.part) as u16, flags))
+        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { CONCURRENT_PARTS } else { Flags::NONE };
+        Some((first + (tile - call.whole) * chunks, Part { part: node.part, parts }.encode(), flags))
     }
 }

@@ -1,15 +1,12 @@
 //! A view of a strided tensor as columns, rows and planes, and the rules of tensor maps.
 
-use maco_device::abi::{self, NO_MAP};
+use maco_abi::{self as abi, MAP_STRIDE, NO_MAP};
 use maco_graph::ir;
 use maco_graph::spec::{BoxSpec, Element, Index, TensorParam};
 
 use crate::tensor::Layout;
 
-/// Addresses and strides of a tensor map are multiples of this many bytes (CUDA driver API, `cuTensorMapEncodeTiled`).
-const MAP_ALIGN: u64 = 16;
-/// Strides of a tensor map are below this many bytes (same source).
-const MAP_STRIDE: u64 = 1 << 40;
+const MAP_ALIGN: u64 = abi::MAP_ALIGN as u64;
 /// Coordinates on the device are signed.
 const MAX_EXTENT: u64 = i32::MAX as u64;
 

@@ -1,6 +1,6 @@
 //! The initial memory image of each scheduler: its tasks and counters.
 
-use maco_device::abi;
+use maco_abi as abi;
 use maco_device::protocol::Layout;
 use maco_graph::plan::Plan;
 
@@ -53,7 +53,7 @@ pub(super) fn images(plan: &Plan, descriptor_of: &[u32], look_ahead: bool) -> Ve
             words[at.summary as usize + task / 1024] |= 1 << (task / 32 % 32);
             words[at.count as usize] += 1;
         }
-        let names = owned.counters.iter().map(|wait| abi::Wait { counter: wait.counter, need: wait.need }).collect();
+        let names = owned.counters.iter().map(super::descriptor::waiting).collect();
         Image { header: counts, words, names }
     };
     plan.scheduler_partition.schedulers.iter().enumerate().map(image).collect()

@@ -1,6 +1,6 @@
 //! Lowering of hand-made graphs.
 
-use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DYNAMIC, OP_END};
+use maco_abi::{self as abi, Descriptor, Flags, InjectedFault, MapIndex, NO_MAP, NO_SIGNAL, OP_DYNAMIC, OP_END, Route, Wait};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{
@@ -71,20 +71,20 @@ fn planned(graph: Graph, workers: u32, schedule: Schedule) -> Plan {
 
 fn waits(lowered: &Lowered, descriptor: &Descriptor) -> Vec<(u32, u32)> {
     let extra = &lowered.overflow[descriptor.overflow as usize..][..2 * descriptor.extra_waits as usize];
-    let inline = descriptor.wait.iter().map(|wait| (wait.counter, wait.need));
-    inline.chain(extra.chunks(2).map(|pair| (pair[0], pair[1]))).filter(|&(counter, _)| counter != NO_COUNTER).collect()
+    let extra = extra.as_chunks().0.iter().map(|&words| Wait::decode(words));
+    descriptor.wait.into_iter().chain(extra).filter(|wait| !wait.is_none()).map(|wait| (wait.counter.0, wait.need)).collect()
 }
 
 fn signals(lowered: &Lowered, descriptor: &Descriptor) -> Vec<u32> {
     let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
     let extra = &lowered.overflow[first..][..descriptor.extra_signals as usize];
-    descriptor.signal.iter().chain(extra).copied().filter(|&counter| counter != NO_COUNTER).collect()
+    descriptor.signal.iter().chain(extra).copied().filter(|&signal| signal != NO_SIGNAL).collect()
 }
 
 #[test]
 fn lists_hold_every_task_once_and_end() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.starts.len(), 6);
     assert_eq!(*lowered.starts.last().unwrap() as usize + abi::AHEAD as usize, lowered.descriptors.len());
     let mut seen = vec![false; plan.tasks.len()];
@@ -99,7 +99,7 @@ fn lists_hold_every_task_once_and_end() {
             assert_eq!((descriptor.op as u32, descriptor.coord), (plan.calls[node.call as usize].op, node.coord));
             let polled = plan.waits_of(descriptor.task).iter().filter(|wait| !plan.worker_edges.contains(descriptor.task, wait.counter));
             assert_eq!(waits(&lowered, descriptor), polled.map(|wait| (wait.counter, wait.need)).collect::<Vec<_>>());
-            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SINGLE_PRODUCER);
+            let counters = signals(&lowered, descriptor).into_iter().map(|signal| abi::Signal::decode(signal).counter.0);
             assert!(
                 counters.eq(plan.signals_of(descriptor.task).iter().copied().filter(|&counter| plan.worker_edges.is_signalled(counter)))
             );
@@ -119,7 +119,7 @@ fn every_list_has_every_drain() {
     let plan = planned(graph, 5, Schedule::Static);
     let drains = &plan.lists.drains;
     assert_eq!(drains[..], [plan.calls[0].tasks.clone(), plan.calls[3].tasks.clone()]);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let mut seen = vec![0; plan.tasks.len()];
     for list in lowered.starts.windows(2) {
         let (end, entries) = lowered.descriptors[list[0] as usize..list[1] as usize].split_last().unwrap();
@@ -141,14 +141,14 @@ fn every_list_has_every_drain() {
 }
 
 /// Views that can be told apart.
-fn numbered(lowered: &Lowered) -> Vec<abi::View> {
-    (0..lowered.table_sizes().0 as u64).map(|base| abi::View { base, ..abi::View::default() }).collect()
+fn numbered(lowered: &Lowered) -> Vec<abi::ViewEntry> {
+    (0..lowered.table_sizes().0 as u64).map(|base| abi::ViewEntry::view(abi::View { base, ..abi::View::default() })).collect()
 }
 
 #[test]
 fn initial_tasks_wait_for_nothing() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let views = numbered(&lowered);
     let first = lowered.initial_tasks(&views, None);
     assert_eq!(first.len(), lowered.grid() as usize);
@@ -166,8 +166,8 @@ fn initial_tasks_wait_for_nothing() {
     assert!(found >= 5);
     // What a test breaks is broken here, too.
     let task = first[0][0].descriptor.task;
-    let broken = lowered.initial_tasks(&views, Some(Fault::LostArrive(task)));
-    assert_eq!(broken[0][0].descriptor.flags, first[0][0].descriptor.flags | abi::LOST_ARRIVE);
+    let broken = lowered.initial_tasks(&views, Some(Fault::LostSignal(task)));
+    assert_ne!(broken[0][0].descriptor.signal, first[0][0].descriptor.signal);
     assert_eq!(broken[1][0].descriptor, first[1][0].descriptor);
 }
 
@@ -177,7 +177,7 @@ fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
         let mut graph = chain(rows, 8);
         graph.calls[0].drain = true;
         let plan = planned(graph, workers, Schedule::Static);
-        let lowered = Lowered::new(&plan, true).unwrap();
+        let lowered = Lowered::new(&plan, 1, true).unwrap();
         let claimed = plan.lists.drains[0].clone();
         assert_eq!(claimed.len() >= workers as usize, dealt, "{claimed:?}");
         for (worker, [task, behind]) in (0..).zip(lowered.initial_tasks(&numbered(&lowered), None)) {
@@ -188,7 +188,7 @@ fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
     }
     // Other schedules have none.
     for schedule in [Schedule::Tickets, Schedule::Schedulers(1)] {
-        let lowered = Lowered::new(&planned(chain(64, 64), 5, schedule), true).unwrap();
+        let lowered = Lowered::new(&planned(chain(64, 64), 5, schedule), 1, true).unwrap();
         assert!(lowered.initial_tasks(&numbered(&lowered), None).iter().flatten().all(|slot| slot.descriptor == Descriptor::END));
     }
 }
@@ -196,7 +196,7 @@ fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
 #[test]
 fn tickets_index_one_list() {
     let plan = planned(chain(64, 64), 5, Schedule::Tickets);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!((lowered.mode(), lowered.grid()), (abi::TICKETS, 5));
     assert_eq!(lowered.starts, [0; 6]);
     assert_eq!(lowered.tasks as usize, plan.tasks.len());
@@ -220,21 +220,20 @@ fn waits_and_signals_overflow() {
     }
     graph.calls.push(call(&graph, &ROWS, 9, &[2, 1], &[]));
     let plan = planned(graph, 2, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let consumer = lowered.descriptors.iter().find(|d| d.op == 9).unwrap();
     assert_eq!(plan.waits_of(consumer.task).len(), 4, "the planner's counters");
     assert_eq!(consumer.extra_waits, 2);
     assert_eq!(waits(&lowered, consumer).len(), 4);
 
     // Losing the first producer's signals leaves everything else as it is.
-    let (descriptors, overflow, images) = lowered.with(Some(Fault::LostSignal(plan.calls[0].tasks.start)));
-    assert!(images.is_empty());
+    let (descriptors, overflow) = lowered.with(Some(Fault::LostSignal(plan.calls[0].tasks.start)));
     let changed: Vec<_> = descriptors.iter().zip(&lowered.descriptors).filter(|(now, then)| now != then).collect();
     assert_eq!(changed.len(), 1);
     let (now, then) = changed[0];
     assert_eq!(now.task, plan.calls[0].tasks.start);
     assert_eq!((now.wait, now.coord, overflow.len()), (then.wait, then.coord, lowered.overflow.len()));
-    assert!(now.signal.iter().all(|&counter| counter == NO_COUNTER || counter == plan.counters));
+    assert!(now.signal.iter().all(|&signal| signal == NO_SIGNAL || signal == plan.counters));
     assert!(plan.counters < lowered.counters && lowered.counters.is_multiple_of(32));
 }
 
@@ -245,7 +244,7 @@ fn views_and_scalars_are_stored_once() {
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     graph.calls.push(again);
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.table_sizes(), (2 * abi::OPERANDS, 0, 2));
     let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
     assert_eq!([0, 1, 2].map(|call| of(call).scalar), [0, 1, 0]);
@@ -255,23 +254,23 @@ fn views_and_scalars_are_stored_once() {
 #[test]
 fn tables_follow_the_arguments() {
     let plan = planned(chain(16, 20), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let layout = |stride| Layout::strided(Shape::new(&[16, 20]).unwrap(), stride, 2).unwrap();
     let placed = |address, stride| Placed { address, layout: layout(stride), element: Element::Bf16, writable: true };
     let by = ScalarArgument { ty: ScalarType::F32, bits: 0x4000_0000 };
     let arguments = [placed(0x10_000, 24), placed(0x20_000, 40)];
-    let tables = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], true).unwrap();
+    let tables = lowered.bind(&plan.graph, 0x30_000, 0, &arguments, &[by], true).unwrap();
     assert_eq!(tables.scalars, [0x4000_0000]);
-    let bases: Vec<_> = tables.views.iter().map(|view| (view.base, view.row_stride, view.map)).collect();
-    let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, 0)];
+    let bases: Vec<_> = tables.views.iter().map(|view| view.as_view()).map(|view| (view.base, view.row_stride, view.map)).collect();
+    let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, MapIndex::new(0, true))];
     // Of what is multiplied a box has all rows of the tile; who writes it needs no map.
     let written = (h.0, h.1, NO_MAP);
     assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, written][..], &[h, y][..]), "one block of views per call");
     let boxes = BoxShape { rows: plan.calls[1].tile[0], ..BoxShape::PLAIN };
     let map = TensorMapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
     assert_eq!(tables.maps, [map]);
-    let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
-    assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.map == NO_MAP));
+    let on_cpu = lowered.bind(&plan.graph, 0x30_000, 0, &arguments, &[by], false).unwrap();
+    assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.as_view().map == NO_MAP));
 }
 
 /// A tensor of `f32` that a product writes, and others read along their columns and along their rows: a map for each, the same for the
@@ -306,18 +305,18 @@ fn what_tma_cannot_copy_is_named() {
     graph.tensors.swap(1, 2);
     graph.calls = vec![call(&graph, &MAP, 0, &[0, 1], &[ScalarSource::Literal(0)]), call(&graph, &ROWS, 7, &[1, 2], &[])];
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let placed = |address, stride| {
         let layout = Layout::strided(Shape::new(&[16, 16]).unwrap(), stride, 2).unwrap();
         Placed { address, layout, element: Element::Bf16, writable: true }
     };
-    let bind = |h: Placed| lowered.bind(&plan.graph, 0, &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
+    let bind = |h: Placed| lowered.bind(&plan.graph, 0, 0, &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
     assert!(bind(placed(0x2000, 16)).is_ok());
     for bad in [placed(0x2002, 16), placed(0x2000, 17)] {
         let error = bind(bad).unwrap_err();
         assert_eq!(error.code(), 53);
         assert!(error.to_string().contains("`h`, passed to task `rows` as `x`"), "{error}");
-        let on_cpu = lowered.bind(&plan.graph, 0, &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false);
+        let on_cpu = lowered.bind(&plan.graph, 0, 0, &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false);
         assert_eq!(on_cpu.unwrap_err().to_string(), error.to_string(), "the CPU has the same rules");
     }
 }
@@ -354,11 +353,11 @@ fn temps_that_share_memory_have_one_offset_and_its_fences() {
         graph.calls = (0..3).map(|n| call(&graph, &MAP, 0, &[n, n + 1], &by)).collect();
         graph.calls.push(call(&graph, reader, 1, &[3, 4], if reader.params.len() > 2 { &by } else { &[] }));
         let plan = plan(graph, &Options::new(2)).unwrap();
-        let lowered = Lowered::new(&plan, false).unwrap();
+        let lowered = Lowered::new(&plan, 1, false).unwrap();
         let [a, b, c] = lowered.arena.temps[..] else { panic!("three temps") };
         assert!(a.offset == c.offset && a.offset != b.offset);
         assert_eq!((lowered.arena.bytes, plan.memory().saved), (2 * BASE_ALIGN, BASE_ALIGN));
-        let flags = |task: usize| lowered.descriptors[lowered.descriptor_of[task] as usize].flags & abi::READ_BY_TMA != 0;
+        let flags = |task: usize| lowered.descriptors[lowered.descriptor_of[task] as usize].flags.has(abi::READ_BY_TMA);
         // What is copied from `c` was written to `a` before.
         let copied = reader.name == "rows";
         assert_eq!([0, 1, 2].map(flags), [copied, false, copied]);
@@ -368,62 +367,52 @@ fn temps_that_share_memory_have_one_offset_and_its_fences() {
 #[test]
 fn an_empty_graph_still_has_a_view() {
     let plan = planned(Graph { name: "nothing".into(), ..Graph::default() }, 3, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.starts, [0, 1, 2, 3]);
-    let tables = lowered.bind(&plan.graph, 0, &[], &[], true).unwrap();
+    let tables = lowered.bind(&plan.graph, 0, 0, &[], &[], true).unwrap();
     assert_eq!((tables.views.len(), lowered.table_sizes().0), (abi::OPERANDS, abi::OPERANDS));
-    assert_eq!(tables.views[0], abi::View { map: NO_MAP, ..abi::View::default() });
+    assert_eq!(tables.views[0].as_view(), abi::View { map: NO_MAP, ..abi::View::default() });
 }
 
 /// The tasks of `chain`, lowered without and with a fault; descriptors that differ.
-fn broken(schedule: Schedule, fault: impl Fn(u32) -> Fault) -> (Lowered, Vec<(Descriptor, Descriptor)>, Vec<Image>, u32) {
+fn broken(schedule: Schedule, fault: impl Fn(u32) -> Fault) -> (Lowered, Vec<(Descriptor, Descriptor)>, u32) {
     let plan = planned(chain(64, 64), 3, schedule);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let task = plan.calls[0].tasks.start + 1;
-    let (descriptors, overflow, images) = lowered.with(Some(fault(task)));
-    assert_eq!(
-        (descriptors.len(), overflow.len(), images.len()),
-        (lowered.descriptors.len(), lowered.overflow.len(), lowered.images.len())
-    );
+    let (descriptors, overflow) = lowered.with(Some(fault(task)));
+    assert_eq!((descriptors.len(), overflow.len()), (lowered.descriptors.len(), lowered.overflow.len()));
     let changed = lowered.descriptors.iter().copied().zip(descriptors).filter(|(then, now)| then != now).collect();
-    (lowered, changed, images, task)
+    (lowered, changed, task)
 }
 
 #[test]
 fn a_fault_changes_only_its_task() {
     for schedule in [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(2), Schedule::SpareWarps(3)] {
-        for (fault, flag) in [(Fault::LostArrive as fn(u32) -> Fault, abi::LOST_ARRIVE), (Fault::ExtraBytes, abi::EXTRA_BYTES)] {
-            let (_, changed, _, task) = broken(schedule, fault);
-            let [(then, now)] = changed[..] else { panic!("{schedule}: {changed:?}") };
-            assert_eq!((now, now.task), (Descriptor { flags: then.flags | flag, ..then }, task));
+        for (fault, kind) in [
+            (Fault::LostArrive as fn(u32) -> Fault, abi::LOST_ARRIVE),
+            (Fault::ExtraBytes, abi::EXTRA_BYTES),
+            (Fault::LostPush, abi::LOST_PUSH),
+        ] {
+            let (lowered, changed, task) = broken(schedule, fault);
+            assert!(changed.is_empty(), "{schedule}: {changed:?}");
+            let InjectedFault { kind: injected, of } = lowered.injected(Some(fault(task)));
+            // Schedulers know tasks by their descriptors.
+            assert_eq!((injected, of), (kind, if kind == abi::LOST_PUSH { lowered.descriptor_of[task as usize] } else { task }));
+            assert_eq!(lowered.injected(Some(fault(u32::MAX))), InjectedFault::default(), "no task has that number");
         }
-        let (lowered, changed, images, _) = broken(schedule, Fault::LostSignal);
+        let (lowered, changed, task) = broken(schedule, Fault::LostSignal);
+        assert_eq!(lowered.injected(Some(Fault::LostSignal(task))), lowered.injected(None));
         let [(then, now)] = changed[..] else { panic!("{schedule}: {changed:?}") };
         assert_eq!(Descriptor { signal: then.signal, ..now }, then);
         if schedule.schedulers() > 0 {
             // The task's end still gives its place back, or another task would be the one that hangs.
-            assert!(now.signal[0] & abi::CREDIT != 0 && now.signal[0] & abi::ROUTE_COUNTER == 0 && now.signal[1] == NO_COUNTER);
+            let Route { credit, counter, .. } = Route::decode(now.signal[0]);
+            assert_eq!((credit, counter, now.signal[1]), (true, None, NO_SIGNAL));
         }
-        assert!(images.iter().zip(&lowered.images).all(|(now, then)| now.words == then.words));
         // No task has that number.
         let plan = planned(chain(64, 64), 3, schedule);
-        let (descriptors, ..) = Lowered::new(&plan, true).unwrap().with(Some(Fault::LostArrive(u32::MAX)));
+        let (descriptors, _) = Lowered::new(&plan, 1, true).unwrap().with(Some(Fault::LostSignal(u32::MAX)));
         assert_eq!(descriptors, lowered.descriptors);
-    }
-}
-
-#[test]
-fn a_lost_push_is_a_bit_in_one_image() {
-    for schedule in [Schedule::Static, Schedule::Tickets] {
-        assert!(broken(schedule, Fault::LostPush).1.is_empty(), "nobody pushes with {schedule}");
-    }
-    for schedule in [Schedule::Schedulers(2), Schedule::SpareWarps(3)] {
-        let (lowered, changed, images, _) = broken(schedule, Fault::LostPush);
-        assert!(changed.is_empty());
-        let words = |images: &[Image]| images.iter().flat_map(|image| image.words.clone()).collect::<Vec<_>>();
-        let (then, now) = (words(&lowered.images), words(&images));
-        let differing: Vec<_> = then.iter().zip(&now).filter(|(then, now)| then != now).collect();
-        assert!(matches!(differing[..], [(then, now)] if then | abi::LOST_PUSH == *now), "{schedule}: {differing:?}");
     }
 }
 
@@ -433,7 +422,7 @@ fn an_edge_inside_a_worker_has_no_counter() {
     // Both calls by the same task: neither is staged.
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     let plan = planned(graph.clone(), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op != OP_END) {
         assert!(waits(&lowered, descriptor).is_empty() && signals(&lowered, descriptor).is_empty(), "{descriptor:?}");
     }
@@ -443,12 +432,12 @@ fn an_edge_inside_a_worker_has_no_counter() {
     graph = chain(16, 16);
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     let plan = planned(graph, 1, Schedule::Static);
-    let after: Vec<u16> = Lowered::new(&plan, true).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
+    let after: Vec<u16> = Lowered::new(&plan, 1, true).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
     assert!(after[..4].iter().all(|&after| after == 0) && after[4..].iter().all(|&after| (1..=4).contains(&after)), "{after:?}");
     // The reader through the ring must see a counter.
     let plan = planned(chain(16, 16), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
-    let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags & abi::STAGED != 0).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
+    let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags.has(abi::STAGED)).unwrap();
     assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
 }
 
@@ -481,10 +470,11 @@ fn operands_that_no_task_writes_are_preloaded() {
     .into();
     graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &PRODUCT, 0, &tensors, &[])).into();
     let plan = planned(graph.clone(), 2, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC) {
-        let kinds = descriptor.flags & (abi::STAGED | abi::LOAD_BEFORE_WAIT | abi::LOAD_CONSTANT_OPERAND_EARLY);
-        let early = [abi::LOAD_BEFORE_WAIT, abi::LOAD_CONSTANT_OPERAND_EARLY, 0][plan.tasks[descriptor.task as usize].call as usize];
+        let kinds = descriptor.flags.among(abi::STAGED | abi::LOAD_BEFORE_WAIT | abi::LOAD_CONSTANT_OPERAND_EARLY);
+        let early =
+            [abi::LOAD_BEFORE_WAIT, abi::LOAD_CONSTANT_OPERAND_EARLY, Flags::NONE][plan.tasks[descriptor.task as usize].call as usize];
         assert_eq!(kinds, abi::STAGED | early, "{descriptor:?}");
     }
     let (views, blocks) = view::collect(&graph, &plan.calls, &[]);
@@ -492,7 +482,7 @@ fn operands_that_no_task_writes_are_preloaded() {
         .map(|n| Bound { address: 0x10000 * (n + 1), layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), 2).unwrap() })
         .collect();
     let tables = views.resolve(&graph, &bound, true, |_| 0).unwrap();
-    let unwritten = |call: usize| [0, 1, 2].map(|operand| tables.views[blocks[call] as usize + operand].map & abi::UNWRITTEN != 0);
+    let unwritten = |call: usize| [0, 1, 2].map(|operand| tables.views[blocks[call] as usize + operand].as_view().map.is_unwritten());
     assert_eq!([unwritten(0), unwritten(1), unwritten(2)], [[true, true, false], [false, true, false], [false, false, false]]);
 }
 
@@ -507,15 +497,15 @@ fn a_body_with_shared_memory_uses_ring_pages() {
     };
     static BARE: TaskSpec =
         TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, early_start: false, shared: 0, boxes: &[] }, ..BODY };
-    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT), (&BARE, 0, 0)] {
+    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT), (&BARE, Flags::NONE, Flags::NONE)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
         let plan = planned(graph, 2, Schedule::Static);
-        let lowered = Lowered::new(&plan, true).unwrap();
+        let lowered = Lowered::new(&plan, 1, true).unwrap();
         let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC);
         for descriptor in tasks {
             let map = plan.tasks[descriptor.task as usize].call == 0;
-            let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT);
+            let kinds = descriptor.flags.among(abi::READ_BY_TMA | abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT);
             assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
         }
     }
@@ -535,10 +525,10 @@ fn warp_tasks_are_in_batches() {
         let mut graph = chain(1024, 64);
         graph.calls[1] = call(&graph, &BODY, 7, &[2, 1], &[]);
         let plan = planned(graph, workers, schedule);
-        let lowered = Lowered::new(&plan, true).unwrap();
+        let lowered = Lowered::new(&plan, 1, true).unwrap();
         let narrow = |task: u32| plan.tasks[task as usize].call == 1;
-        let of = |flag: u16| lowered.descriptors.iter().filter(move |d| d.op < OP_DYNAMIC && d.flags & flag != 0);
-        assert!(of(abi::WARP_TASK).all(|d| narrow(d.task) && d.flags & (abi::CONSUMERS_POLL | abi::IDEMPOTENT_SIGNAL) == 0));
+        let of = |flag: Flags| lowered.descriptors.iter().filter(move |d| d.op < OP_DYNAMIC && d.flags.has(flag));
+        assert!(of(abi::WARP_TASK).all(|d| narrow(d.task) && !d.flags.has(abi::CONSUMERS_POLL | abi::IDEMPOTENT_SIGNAL)));
         if schedule != Schedule::Static {
             assert_eq!((of(abi::WARP_TASK_BATCH).count(), of(abi::WARP_TASK).count()), (0, plan.calls[1].tasks.len()));
             continue;
@@ -549,7 +539,7 @@ fn warp_tasks_are_in_batches() {
             let mut tasks = Vec::new();
             let (mut last, mut runs) = (usize::MAX, 0);
             for entry in entries.iter().filter(|entry| entry.op < OP_DYNAMIC) {
-                if entry.flags & abi::WARP_TASK_BATCH == 0 {
+                if !entry.flags.has(abi::WARP_TASK_BATCH) {
                     assert!(!narrow(entry.task));
                     tasks.push(entry.task);
                     continue;
@@ -567,7 +557,7 @@ fn warp_tasks_are_in_batches() {
                 for task in run {
                     let head = |d: &Descriptor| (d.op, d.scalar, d.views, d.flags | abi::WARP_TASK_BATCH);
                     assert_eq!(head(task), head(entry));
-                    assert!(task.after == 0 && task.wait[0].counter != NO_COUNTER, "{task:?}");
+                    assert!(task.after == 0 && !task.wait[0].is_none(), "{task:?}");
                     assert_eq!(lowered.descriptors[lowered.descriptor_of[task.task as usize] as usize], *task);
                 }
                 tasks.extend(run.iter().map(|task| task.task));
@@ -594,9 +584,9 @@ fn a_batch_of_warp_tasks_fills_one_slot() {
     graph.calls[0] = call(&graph, &BODY, 7, &[0, 2], &[]);
     graph.calls[1] = call(&graph, &DIRECT, 3, &[2, 1], &[]);
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let entries: Vec<_> = lowered.descriptors[..lowered.starts[1] as usize].iter().filter(|entry| entry.op < OP_DYNAMIC).collect();
-    let runs = entries.iter().take_while(|entry| entry.flags & abi::WARP_TASK_BATCH != 0).count();
+    let runs = entries.iter().take_while(|entry| entry.flags.has(abi::WARP_TASK_BATCH)).count();
     let tasks: u32 = entries[..runs].iter().map(|run| run.coord[1]).sum();
     assert!(runs > 0 && tasks as usize == plan.calls[0].tasks.len() && tasks > runs as u32);
     // The first one needs the first task of the first run.
@@ -633,9 +623,9 @@ fn a_body_has_tensor_maps_of_its_boxes() {
         let tables = views.resolve(&graph, &[bound(0x1000), bound(0x9000)], true, |_| 0).unwrap();
         let maps: Vec<_> = tables.maps.iter().map(|map| (map.address, map.boxes.rows, map.boxes.swizzle, map.boxes.rounds)).collect();
         assert_eq!(maps, [(0x1000, 128, 128, false), (0x9000, 32, 64, false), (0x9000, 64, 128, false)]);
-        let maps = |call: usize| [0, 1].map(|operand| tables.views[blocks[call] as usize + operand].map);
+        let maps = |call: usize| [0, 1].map(|operand| tables.views[blocks[call] as usize + operand].as_view().map);
         // Nobody writes `x`.
-        assert_eq!([maps(0), maps(1)], [[abi::UNWRITTEN, 1], [NO_MAP, 2]]);
+        assert_eq!([maps(0), maps(1)], [[MapIndex::new(0, false), MapIndex::new(1, true)], [NO_MAP, MapIndex::new(2, true)]]);
     }
 }
 
@@ -662,7 +652,7 @@ fn tensor_maps_are_optional_for_column_reductions() {
             ..ROWS
         },
     ];
-    let maps = |rows: u64, at: u64, tasks: &[usize]| -> Result<Vec<u32>, String> {
+    let maps = |rows: u64, at: u64, tasks: &[usize]| -> Result<Vec<MapIndex>, String> {
         let mut graph = Graph { name: "across".into(), ..Graph::default() };
         graph.tensors = ["x", "y"].map(|name| tensor(name, TensorKind::InOut, &[rows, 64])).into();
         graph.calls = tasks.iter().map(|&task| call(&graph, &TASKS[task], 0, &[0, 1], &[])).collect();
@@ -670,11 +660,11 @@ fn tensor_maps_are_optional_for_column_reductions() {
         let layout = Layout::padded(Shape::new(&[rows, 64]).unwrap(), 4).unwrap();
         let bound = [at, 0x9000].map(|address| Bound { address, layout });
         let tables = views.resolve(&graph, &bound, true, |_| 0).map_err(|error| error.to_string())?;
-        Ok((0..tasks.len()).map(|call| tables.views[blocks[call] as usize].map).collect())
+        Ok((0..tasks.len()).map(|call| tables.views[blocks[call] as usize].as_view().map).collect())
     };
-    let first = Ok(vec![abi::UNWRITTEN]);
+    let first = Ok(vec![MapIndex::new(0, false)]);
     assert_eq!((maps(64, 0x1000, &[0]), maps(64, 0x1000, &[1])), (first.clone(), first));
-    let both = Ok(vec![abi::UNWRITTEN; 2]);
+    let both = Ok(vec![MapIndex::new(0, false); 2]);
     assert_eq!((maps(64, 0x1000, &[0, 1]), maps(64, 0x1000, &[1, 0])), (both.clone(), both.clone()));
     // None of what is not there, or begins where no copy does.
     assert_eq!((maps(0, 0x1000, &[0]), maps(64, 0x1004, &[0])), (Ok(vec![NO_MAP]), Ok(vec![NO_MAP])));
@@ -700,7 +690,7 @@ fn a_scheduler_finds_the_next_task_of_a_chain() {
     graph.calls = (0..LINKS).map(|_| call(&graph, &UPDATE, 0, &[0], &[])).collect();
     let plan = planned(graph, 5, Schedule::Schedulers(1));
     for look_ahead in [true, false] {
-        let lowered = Lowered::new(&plan, look_ahead).unwrap();
+        let lowered = Lowered::new(&plan, 1, look_ahead).unwrap();
         let [image] = &lowered.images[..] else { panic!("one scheduler") };
         let at = maco_device::protocol::Layout::new(&image.header, 5, 1, 0);
         let word = |first: u32, n: u32| image.words[(first + n) as usize];

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use maco_device::abi::{self, NO_MAP, OPERANDS, UNWRITTEN};
+use maco_abi::{ElementwisePrologue, MapIndex, OPERANDS, RmsNormPrologue, View, ViewEntry};
 use maco_graph::ir;
 use maco_graph::plan::{PlannedCall, prologue_fusion};
 use maco_graph::spec::Index;
@@ -40,13 +40,37 @@ struct Template {
     operand: usize,
 }
 
-/// What the last view of a GEMV with a fused prologue encodes beside its tensor.
+/// What the record of a GEMV's fused prologue says beside its tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Prologue {
     /// The view of an RMSNorm's weights: what is added to the mean square.
     RmsNorm(Option<ir::ScalarSource>),
     /// The view of operand A: the instance of the unary task, the first of its scalars, and the tile's rows with their grid axis.
     Unary { op: u32, scalar: u16, rows: u8, axis: u8 },
+}
+
+impl Prologue {
+    /// The record of prologue `number` of the plan, of a tensor that `view` shows.
+    fn entry(self, view: View, number: u32, scalar: impl Fn(&ir::ScalarSource) -> u32) -> ViewEntry {
+        let View { base, rows, cols, row_stride, col_stride, .. } = view;
+        match self {
+            Prologue::RmsNorm(epsilon) => {
+                let epsilon = epsilon.as_ref().map_or(0, scalar);
+                ViewEntry::rmsnorm(RmsNormPrologue { weights: base, rows, cols, row_stride, col_stride, number, epsilon })
+            }
+            Prologue::Unary { op, scalar, rows: tile_rows, axis } => ViewEntry::elementwise(ElementwisePrologue {
+                input: base,
+                rows,
+                cols,
+                row_stride,
+                tile_rows,
+                axis,
+                scalar,
+                number,
+                instance: op,
+            }),
+        }
+    }
 }
 
 /// A tensor with its address.
@@ -60,7 +84,7 @@ pub(super) struct Bound {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
     /// [`OPERANDS`] per distinct list, at least one list.
-    pub(crate) views: Vec<abi::View>,
+    pub(crate) views: Vec<ViewEntry>,
     /// In order of their maps.
     pub(crate) maps: Vec<TensorMapRequest>,
     pub(crate) scalars: Vec<u32>,
@@ -148,10 +172,15 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             template.needed |= needed;
             block[place] = at;
         }
-        first.push(*blocks.entry(block).or_insert_with(|| {
+        let mut push = || {
             made.blocks.push(block);
             ((made.blocks.len() - 1) * OPERANDS) as u32
-        }));
+        };
+        first.push(match call.task.collective() {
+            None => *blocks.entry(block).or_insert_with(push),
+            // The record of its messages is its own.
+            Some(_) => push(),
+        });
     }
     (made, first)
 }
@@ -185,18 +214,7 @@ impl Views {
             let plane = Plane::of(&template.view, &tensor.layout).map_err(fault)?;
             let mut view = plane.view(tensor.address, element).map_err(fault)?;
             if let Some(planes) = template.names {
-                view.plane_stride = u32::try_from(planes).unwrap_or(u32::MAX);
-            }
-            if let Some(prologue) = template.prologue {
-                match prologue {
-                    Prologue::RmsNorm(epsilon) => view.map = epsilon.as_ref().map_or(0, &scalar),
-                    Prologue::Unary { op, scalar, rows, axis } => {
-                        view.map = op;
-                        view.col_stride = abi::elementwise_prologue(scalar, axis, rows);
-                    }
-                }
-                // Whole eights, as strides of what is read 16 bytes at a time.
-                view.plane_stride = 8 * number;
+                view = view.naming(u32::try_from(planes).unwrap_or(u32::MAX));
             }
             let needed = (template.needed && template.boxes.pieces == 0).then(|| plane.map(tensor.address, element, template.boxes));
             let needed = needed.transpose().map_err(fault)?;
@@ -207,13 +225,16 @@ impl Views {
                     _ => plane.pieces(tensor.address, element),
                 };
                 if request.is_some() {
-                    view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };
+                    view.map = MapIndex::new(map, written[template.view.tensor as usize]);
                 }
                 maps[map as usize] = Some(request.unwrap_or_else(|| TensorMapRequest::nothing(element)));
             }
-            views.push(view);
+            views.push(match template.prologue {
+                None => ViewEntry::view(view),
+                Some(prologue) => prologue.entry(view, 8 * number, &scalar),
+            });
         }
-        let none = abi::View { map: NO_MAP, ..abi::View::default() };
+        let none = ViewEntry::view(View::default());
         let view = |at: &u32| views.get(*at as usize).copied().unwrap_or(none);
         tables.views.extend(self.blocks.iter().flatten().map(view));
         if tables.views.is_empty() {

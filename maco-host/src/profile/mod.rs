@@ -221,7 +221,7 @@ pub struct Span {
 
 impl Span {
     /// Consumer warps of a worker that [`Span::warp`] may name, from 0 on.
-    pub const WARPS: u32 = maco_device::abi::CONSUMERS / 32;
+    pub const WARPS: u32 = maco_abi::CONSUMERS / 32;
 
     /// Nanoseconds.
     pub const fn duration(&self) -> u64 {

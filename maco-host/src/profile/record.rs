@@ -1,6 +1,6 @@
 //! Converts records in ticks of many clocks to spans on one clock. What spans mean does not belong here.
 
-use maco_device::abi::{self, KIND_BITS, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
+use maco_abi::{self as abi, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, RecordKind, served};
 
 use super::{Busy, Kind, Profile, Scheduler, Span};
 
@@ -75,7 +75,8 @@ impl Recorded<'_> {
                 let at = (number * ROLES as usize + role) * room as usize;
                 let from = spans.len();
                 for (record, start, end) in times(worker, first, &self.records[at..at + made.min(room) as usize]) {
-                    let (Some(kind), warp) = (kind(record.kind), (record.kind >> KIND_BITS).checked_sub(1)) else { continue };
+                    let RecordKind { kind: code, warp } = RecordKind::decode(record.kind);
+                    let Some(kind) = kind(code) else { continue };
                     if warp.is_none_or(|warp| warp < Span::WARPS) {
                         spans.push((start, end, Span { worker: number as u32, warp, kind, task: record.task, start: 0, end: 0 }));
                     }
@@ -156,16 +157,12 @@ fn times<'a>(executor: &abi::Profile, first: u64, records: &'a [Record]) -> impl
 
 /// Whether a warp noted with `run` that it had waited until then.
 fn is_wait_of(record: &Record, run: &Record) -> bool {
-    record.kind >> KIND_BITS != 0
-        && record.kind ^ run.kind == KIND_WAIT ^ KIND_RUN
-        && record.kind & KIND_MASK == KIND_WAIT
-        && record.task == run.task
+    let (waited, ran) = (RecordKind::decode(record.kind), RecordKind::decode(run.kind));
+    waited.warp.is_some() && waited.warp == ran.warp && (waited.kind, ran.kind) == (KIND_WAIT, KIND_RUN) && record.task == run.task
 }
 
-const KIND_MASK: u32 = (1 << KIND_BITS) - 1;
-
 fn kind(kind: u32) -> Option<Kind> {
-    match kind & KIND_MASK {
+    match kind {
         KIND_WAIT => Some(Kind::Wait),
         KIND_RUN => Some(Kind::Run),
         KIND_LOAD => Some(Kind::Load),
@@ -237,7 +234,7 @@ mod tests {
         let record = |warp: Option<u32>, kind, task, start: u64, end: u64| Record {
             start: (base + start) as u32,
             ticks: (end - start) as u32,
-            kind: kind | warp.map_or(0, |warp| (warp + 1) << KIND_BITS),
+            kind: RecordKind { kind, warp }.encode(),
             task,
         };
         let mut records = vec![Record::default(); 7 * ROLES as usize];

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-use maco_host::{ChannelOptions, Communicator, Error, MemoryChannel};
+use maco_host::{ChannelOptions, Communicator, Device, Error, MemoryChannel};
 
 use crate::process::{Ended, Place, ends, say};
 
@@ -11,7 +11,7 @@ use crate::process::{Ended, Place, ends, say};
 const KINDS: [&str; 5] = ["wait", "packets", "credit", "slots", "port"];
 
 fn set_up(ranks: &Communicator) -> Result<(maco_host::SymmetricMemory, maco_host::SymmetricBuffer, maco_host::Channels), Error> {
-    let memory = ranks.symmetric(4 << 20)?;
+    let memory = ranks.symmetric(&Device::cpu(), 4 << 20)?;
     let buffer = memory.allocate("buffer", 4096)?;
     let channels = memory.channels(&ChannelOptions::default().packet_bytes(64).slot_bytes(128).slots(2).fifo(2))?;
     Ok((memory, buffer, channels))

@@ -1,6 +1,8 @@
 //! Symmetric memory and channels between ranks: threads of this program, and processes, each of which is this test program with `rank_program`.
 
 mod failures;
+mod gpu;
+mod kernel;
 mod patterns;
 mod process;
 mod setup;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use maco_host::{ChannelOptions, Channels, Communicator, Error, SymmetricBuffer, SymmetricMemory};
+use maco_host::{ChannelOptions, Channels, Communicator, Device, Error, SymmetricBuffer, SymmetricMemory};
 
 /// Rounds of ping-pong between two ranks.
 const ROUNDS: u32 = 10_000;
@@ -78,7 +78,7 @@ fn small() -> ChannelOptions {
 }
 
 fn set_up(ranks: &Communicator, bytes: usize) -> Result<(SymmetricMemory, SymmetricBuffer, Channels), Error> {
-    let memory = ranks.symmetric(8 << 20)?;
+    let memory = ranks.symmetric(&Device::cpu(), 8 << 20)?;
     let buffer = memory.allocate("buffer", bytes)?;
     let channels = memory.channels(&small())?;
     Ok((memory, buffer, channels))

@@ -10,7 +10,7 @@ use maco_host::{Communicator, Error};
 use tempfile::TempDir;
 
 use crate::patterns::Case;
-use crate::{failures, setup};
+use crate::{failures, gpu, setup};
 
 pub fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().map(|value| value.parse().unwrap())
@@ -29,6 +29,7 @@ pub fn run() {
         match Case::ALL.iter().find(|case| format!("{case:?}") == name) {
             Some(case) => case.run(&ranks),
             None if name == "again" => setup::again(&ranks),
+            None if name.starts_with("gpu ") => gpu::run(&name, &ranks),
             None => failures::run(&name, &ranks, number("SPECIAL") == Some(ranks.rank().into())),
         }
     });

@@ -1,13 +1,11 @@
 //! Step 2: what the signature alone can get wrong.
 
+use maco_abi::RANK;
 use maco_graph::spec::Code;
 
 use super::parse::{Kernel, ParamKind};
 use crate::attribute::element_variant;
 use crate::errors::Errors;
-
-/// Axes of a tensor.
-const RANK: usize = 4;
 
 pub fn check(kernel: &Kernel<'_>, errors: &mut Errors) {
     let what = format!("a {}", kernel.what);

@@ -127,6 +127,7 @@ fn callable(
     let callees: Vec<_> = model.operations.iter().map(|operation| &operation.ty).collect();
     let numbers: Vec<usize> = (0..operations).collect();
     let dispatch = dispatch(name, model);
+    let instances = instances(name, model);
     let named = model.callees.items(kernel, name, p);
     // Where statements were left out, the variables they used are not the user's mistake.
     let unused = (!whole).then(|| quote! { #[allow(unused)] });
@@ -207,6 +208,7 @@ fn callable(
             const WARP_TASKS: u128 = 0 #(| #p::warp_tasks::<#callees>(#name::__BASE[#numbers]))*;
             const ELEMENTWISE: u128 = 0 #(| #p::elementwise::<#callees>(#name::__BASE[#numbers]))*;
             const GEMVS: u128 = 0 #(| #p::gemvs::<#callees>(#name::__BASE[#numbers]))*;
+            #instances
             #dispatch
         }
     }
@@ -329,6 +331,36 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
         fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
             let _ = (&#role, #task, #slot);
             #(#arms)*
+        }
+    }
+}
+
+/// What is known of the instances of all callees, and the epilogue of each.
+fn instances(name: &Ident, model: &Model) -> TokenStream {
+    let p = &model.p;
+    let (slot, offset, what) = (hidden("slot"), hidden("offset"), hidden("what"));
+    let known = model.operations.iter().enumerate().map(|(n, operation)| {
+        let (ty, epilogue) = (&operation.ty, epilogue(operation, p));
+        quote! { .with::<#epilogue>(&<#ty as #p::Callable>::INSTANCES, #name::__BASE[#n], <#ty as #p::Callable>::SLOTS) }
+    });
+    let arms = model.operations.iter().enumerate().map(|(n, operation)| {
+        let (ty, epilogue) = (&operation.ty, epilogue(operation, p));
+        quote! {
+            if const { <#p::After<__F, { #name::__BASE[#n] }> as #p::Filter>::MASK != 0 } {
+                let #offset = #slot.wrapping_sub(#name::__BASE[#n]);
+                if #offset < <#ty as #p::Callable>::SLOTS {
+                    return <#ty as #p::Callable>::with_epilogue::<__W, #epilogue, #p::After<__F, { #name::__BASE[#n] }>>(#offset, #what);
+                }
+            }
+        }
+    });
+    quote! {
+        const INSTANCES: #p::Instances = #p::Instances::NONE #(#known)*;
+        #[inline(always)]
+        fn with_epilogue<__W: #p::WithEpilogue, __T: #p::Epilogue, __F: #p::Filter>(#slot: u32, #what: __W) -> __W::Output {
+            let _ = #slot;
+            #(#arms)*
+            __W::none()
         }
     }
 }

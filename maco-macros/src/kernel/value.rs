@@ -2,10 +2,10 @@
 //!
 //! What is not one of these stays the user's tokens: constants, loop variables, variables.
 
-use maco_graph::spec::Code;
+use maco_graph::spec::{Code, Reduction};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprCall, ExprIf, ExprMethodCall, GenericArgument, Lit, PathArguments, RangeLimits, Stmt, Type, UnOp};
+use syn::{Expr, ExprCall, ExprIf, ExprLit, ExprMethodCall, GenericArgument, Lit, PathArguments, RangeLimits, Stmt, Type, UnOp};
 
 use super::analyse::{Replay, dimensions, recorder, strip, unsupported};
 use crate::attribute::element_variant;
@@ -19,7 +19,7 @@ impl Replay<'_> {
         match expression {
             Expr::Paren(inner) => self.value(&inner.expr, name),
             Expr::Group(inner) => self.value(&inner.expr, name),
-            Expr::Call(call) if is_temp(call) => self.temp(call, name, false),
+            Expr::Call(call) if is_temp(call) => self.temp(call, name, &quote! { Replicated }),
             Expr::Call(call) => {
                 if call.args.iter().any(|argument| self.is_tensor(argument) || self.is_array(argument)) {
                     return Err(unsupported(
@@ -89,7 +89,7 @@ impl Replay<'_> {
     }
 
     /// `temp::<bf16, M, K>()`
-    fn temp(&mut self, call: &ExprCall, name: Option<&Ident>, partial: bool) -> syn::Result<TokenStream> {
+    fn temp(&mut self, call: &ExprCall, name: Option<&Ident>, placement: &TokenStream) -> syn::Result<TokenStream> {
         let Expr::Path(path) = strip(&call.func) else { unreachable!("`is_temp` has seen a path") };
         let segment = path.path.segments.last().expect("a path has a segment");
         let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
@@ -116,11 +116,6 @@ impl Replay<'_> {
         }
         let (p, recorder) = (&self.p, recorder());
         let local = hidden("shape");
-        let placement = if partial {
-            quote! { Partial }
-        } else {
-            quote! { Replicated }
-        };
         Ok(quote! {
             {
                 let #local = [#(#dims),*];
@@ -129,18 +124,42 @@ impl Replay<'_> {
         })
     }
 
-    /// `.slice(..)`, `.split(..)`, `.swap(..)`, `.t()`, `.partial(Sum)`; other methods stay.
+    /// `.slice(..)`, `.split(..)`, `.swap(..)`, `.t()`, `.partial(Sum)`, `.shard(0)`; other methods stay.
     fn method(&mut self, call: &ExprMethodCall, name: Option<&Ident>) -> syn::Result<TokenStream> {
         let arguments: Vec<&Expr> = call.args.iter().collect();
         let recorder = recorder();
         match (call.method.to_string().as_str(), arguments.as_slice()) {
             ("partial", [sum]) => {
-                if !matches!(strip(sum), Expr::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Sum")) {
-                    return Err(error(Code::Placement, sum, "this is not a way to combine partial results", "write `.partial(Sum)`"));
-                }
+                let reduction = match strip(sum) {
+                    Expr::Path(path) => path.path.segments.last().filter(|last| Reduction::named(&last.ident.to_string()).is_some()),
+                    _ => None,
+                };
+                let Some(reduction) = reduction.map(|last| &last.ident) else {
+                    let help = "write `.partial(Sum)`, or `Mean`, `Max` or `Min`";
+                    return Err(error(Code::Placement, sum, "this is not a way to combine partial results", help));
+                };
+                let p = &self.p;
+                let placement = quote! { Partial(#p::spec::Reduction::#reduction) };
                 match strip(&call.receiver) {
-                    Expr::Call(temp) if is_temp(temp) => self.temp(temp, name, true),
+                    Expr::Call(temp) if is_temp(temp) => self.temp(temp, name, &placement),
                     other => Err(error(Code::Placement, other, "only a temp can be partial", "write `temp::<bf16, M, K>().partial(Sum)`")),
+                }
+            }
+            ("shard", [axis]) => {
+                let Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) = strip(axis) else {
+                    return Err(error(Code::Placement, axis, "this is not the number of an axis", "write `.shard(0)`"));
+                };
+                let number =
+                    number.base10_parse::<u8>().map_err(|_| error(Code::Placement, axis, "there is no such axis", "axes count from 0"))?;
+                let placement = quote! { Sharded(#number) };
+                match strip(&call.receiver) {
+                    Expr::Call(temp) if is_temp(temp) => self.temp(temp, name, &placement),
+                    other => Err(error(
+                        Code::Placement,
+                        other,
+                        "only a temp is sharded so",
+                        "write `temp::<bf16, M, K>().shard(0)`, or `#[shard(0)]` before a parameter",
+                    )),
                 }
             }
             ("slice", [axis, range]) => {
@@ -199,7 +218,7 @@ impl Replay<'_> {
                     }
                 })
             }
-            (view @ ("slice" | "split" | "swap" | "t" | "partial"), _) if self.is_tensor(&call.receiver) => {
+            (view @ ("slice" | "split" | "swap" | "t" | "partial" | "shard"), _) if self.is_tensor(&call.receiver) => {
                 let help = "views are `x.slice(axis, start..end)`, `x.split(axis, n)`, `x.swap(0, 1)` and `x.t()`";
                 Err(error(Code::View, &call.method, format!("`.{view}` takes other arguments"), help))
             }

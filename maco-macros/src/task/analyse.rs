@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use maco_abi::{PAGE_BYTES, PAGES, ROW_BYTES, TILE_COLUMNS, TILE_ROWS};
 use maco_graph::spec::{Access, Code};
 use proc_macro2::Ident;
 use syn::LitInt;
@@ -12,12 +13,6 @@ use super::parse::{Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::errors::Errors;
 use crate::shape::Symbols;
-
-/// Bytes of one ring page; the ring has [`PAGES`] of them, and a staged task needs two stages at least.
-pub const PAGE_BYTES: u64 = 16 * 1024;
-pub const PAGES: u64 = 12;
-/// Bytes of one step of a row or column that is kept, whatever its elements.
-const STEP_BYTES: u64 = 128;
 
 /// The static extent of a tile along one axis: a const parameter of the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +48,8 @@ pub struct Model {
     pub bound: Bound,
     /// Tile sizes per axis.
     pub tiles: Vec<Vec<u32>>,
+    /// The axes of the result's rows and columns, of a product or GEMV whose body is the same for all tiles ([`kind::is_one_sum`], [`kind::is_plain_gemv`]).
+    pub result_axes: Option<[usize; 2]>,
 }
 
 impl Model {
@@ -98,12 +95,42 @@ pub fn analyse(task: &Task<'_>, errors: &mut Errors) -> Option<Model> {
     let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Gemm { .. }) && !names_indices(task, tensor)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
     let names = Names::of(task, &symbols, &equal);
-    let model = Model { kind, symbols, equal, names, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
+    let shared = match kind {
+        Kind::Gemm { .. } => kind::is_one_sum(task, &body),
+        Kind::Gemv { .. } => kind::is_plain_gemv(task),
+        _ => false,
+    };
+    let result_axes = shared.then(|| result_axes(task)).flatten();
+    let model = Model {
+        result_axes,
+        kind,
+        symbols,
+        equal,
+        names,
+        staged,
+        results: body.results,
+        extents: extents(task),
+        bound: bound(task),
+        tiles,
+    };
     if !errors.any() {
         budget(task, &model, errors);
         accumulators(task, &model, body.pairs, errors);
     }
     (!errors.any()).then_some(model)
+}
+
+/// See [`Model::result_axes`].
+fn result_axes(task: &Task<'_>) -> Option<[usize; 2]> {
+    let mut results = task.tensors().filter(|tensor| tensor.access.writes());
+    let (Some(result), None) = (results.next(), results.next()) else { return None };
+    let axis = |index: &Index| match &index.kind {
+        IndexKind::Tile(_) => extent(task, &index.kind).map(|extent| extent.axis),
+        _ => None,
+    };
+    let ([row, column] | [_, row, column]) = result.region.as_slice() else { return None };
+    let [row, column] = [axis(row)?, axis(column)?];
+    (row != column).then_some([row, column])
 }
 
 /// Whether elements of `by` name indices of another parameter.
@@ -157,9 +184,10 @@ fn bound(task: &Task<'_>) -> Bound {
 /// does not fit the registers.
 fn accumulators(task: &Task<'_>, model: &Model, pairs: bool, errors: &mut Errors) {
     let Some(axes) = &task.arguments.axes else { return };
+    let ([_, tall], [_, wide]) = (TILE_ROWS, TILE_COLUMNS);
     for (tensor, _) in task.tensors().zip(&model.staged).filter(|(tensor, staged)| **staged && tensor.access.writes()) {
         let [.., row, column] = tensor.region.as_slice() else { continue };
-        for (index, what, allowed) in [(row, "rows", [64, 128]), (column, "columns", [128, 256])] {
+        for (index, what, allowed) in [(row, "rows", TILE_ROWS), (column, "columns", TILE_COLUMNS)] {
             let Some(extent) = extent(task, &index.kind) else { continue };
             for (literal, size) in axes[extent.axis].tiles.iter().filter(|(_, size)| !allowed.contains(size)) {
                 let message = format!("`{}` leaves an accumulator, which cannot have {size} {what}", tensor.name);
@@ -172,10 +200,10 @@ fn accumulators(task: &Task<'_>, model: &Model, pairs: bool, errors: &mut Errors
             axis.tiles.iter().find(|(_, tile)| *tile == size).map(|(literal, _)| literal)
         };
         if pairs
-            && largest(row, 128).is_some()
-            && let Some(literal) = largest(column, 256)
+            && largest(row, tall).is_some()
+            && let Some(literal) = largest(column, wide)
         {
-            let message = format!("`{}` leaves two accumulators, which cannot have 128 rows and 256 columns", tensor.name);
+            let message = format!("`{}` leaves two accumulators, which cannot have {tall} rows and {wide} columns", tensor.name);
             errors.push(Code::Tile, literal, message, "two of them do not fit the registers: write `tile(i = 64 | 128, j = 128)`");
         }
     }
@@ -195,7 +223,7 @@ fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
         for (tensor, _) in task.tensors().zip(&model.staged).filter(|(tensor, staged)| **staged && !tensor.access.writes()) {
             for extent in tensor.region.iter().filter_map(|index| extent(task, &index.kind)) {
                 let size = u64::from(axes[extent.axis].tiles[variant[extent.axis]].1);
-                let needed = (size * STEP_BYTES).div_ceil(PAGE_BYTES);
+                let needed = (size * u64::from(ROW_BYTES)).div_ceil(PAGE_BYTES.into());
                 pages += needed;
                 if worst.is_none_or(|(most, _)| needed > most) {
                     worst = Some((needed, extent.axis));
@@ -203,7 +231,7 @@ fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
             }
         }
         if let Some((_, axis)) = worst
-            && 2 * pages > PAGES
+            && 2 * pages > u64::from(PAGES)
         {
             let literal: &LitInt = &axes[axis].tiles[variant[axis]].0;
             if !told.contains(&(axis, variant[axis])) {

@@ -1,20 +1,16 @@
 //! Step 2: what the tokens of a task alone can get wrong.
 
-use maco_graph::spec::{Access, Code};
+use maco_abi::{MAX_BOX, OPERANDS, PAGE_BYTES, PAGES, SWIZZLE_ROWS, SWIZZLES, TASK_RANK};
+use maco_graph::spec::{Access, Code, Collective, Planes};
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::Safety;
 
-use super::analyse::{PAGE_BYTES, PAGES};
+use super::kind::collective;
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::{AxisArgument, BoxArgument, element_variant};
 use crate::errors::Errors;
-
-/// Tensor parameters of one task.
-const OPERANDS: usize = 6;
-/// Axes of a tensor a task can address: planes, rows, columns.
-const RANK: usize = 3;
 
 pub fn check(task: &Task<'_>, errors: &mut Errors) {
     task.function.check("a task", errors);
@@ -52,6 +48,7 @@ pub fn check(task: &Task<'_>, errors: &mut Errors) {
         errors.push(Code::Signature, name, format!("task `{name}` has no parameters"), "add the tensors it reads and writes");
     }
     axes(task, errors);
+    rank_planes(task, errors);
 }
 
 /// `simt`, `cpu` and `unsafe` belong together.
@@ -99,12 +96,12 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
 
 /// `shared = 32768`: some bytes, no more than the ring has, and not before the task may run.
 fn shared(task: &Task<'_>, errors: &mut Errors) {
-    const MOST: u64 = PAGES * PAGE_BYTES;
+    const MOST: u32 = PAGES * PAGE_BYTES;
     let arguments = task.arguments;
     let (Some(shared), Some(_)) = (&arguments.shared, &arguments.simt) else { return };
     if shared.bytes == 0 {
         errors.push(Code::SharedMemory, &shared.literal, "a body with 0 bytes of shared memory", "remove `shared = 0`");
-    } else if u64::from(shared.bytes) > MOST {
+    } else if shared.bytes > MOST {
         let message = format!("{} bytes of shared memory, but there are {MOST}", shared.bytes);
         errors.push(Code::SharedMemory, &shared.literal, message, "work on a part of the tile at a time, or use smaller tiles");
     }
@@ -130,12 +127,12 @@ fn boxes(task: &Task<'_>, errors: &mut Errors) {
         if !task.broken && !task.tensors().any(|tensor| tensor.name == *name) {
             errors.push(Code::Attribute, name, format!("`{name}` is not a tensor of this task"), "name a tensor parameter");
         }
-        if *rows == 0 || *rows > 256 || !rows.is_multiple_of(8) {
+        if *rows == 0 || *rows > MAX_BOX || !rows.is_multiple_of(SWIZZLE_ROWS) {
             let help = "a box has the rows of the tile that it is copied to or from: 8 to 256, by eights";
             errors.push(Code::Tile, literal, format!("a box of {rows} rows"), help);
         }
         if let Some(written) = written
-            && ![16, 32, 64, 128].contains(swizzle)
+            && !SWIZZLES.contains(swizzle)
         {
             let help = "rows are swizzled by 128, 64 or 32 bytes, or not at all: 16";
             errors.push(Code::Tile, written, format!("a box swizzled by {swizzle} bytes"), help);
@@ -161,8 +158,8 @@ fn region(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
         let message = format!("`{}` has {}, but its region has {}", tensor.name, count(dims, "dimension"), count_indices(indices));
         errors.push(Code::Rank, &tensor.attribute, message, "give one index per dimension; `..` is the whole axis");
     }
-    if dims > RANK {
-        let message = format!("`{}` has {dims} dimensions, but a task can address {RANK}", tensor.name);
+    if dims > TASK_RANK {
+        let message = format!("`{}` has {dims} dimensions, but a task can address {TASK_RANK}", tensor.name);
         errors.push(Code::Limit, &tensor.ty, message, "pass a view with fewer axes");
     }
     for index in &tensor.region {
@@ -195,13 +192,39 @@ fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
             let one = names.len() == 1 && names.iter().all(|name| naming(task, name).is_none_or(|by| names_one(task, by)));
             tensor.access == Access::Read && one
         }
-        IndexKind::All | IndexKind::Halo(..) => false,
+        // Of each plane another rank has the result.
+        IndexKind::All => tensor.access == Access::Read && matches!(collective(task), Some(Collective::ReduceScatter(_))),
+        IndexKind::Halo(..) => false,
     };
     if !good {
         let message = format!("the first of three indices of `{}` selects one plane", tensor.name);
         let help =
             "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`, or read `ids[h]` with `#[read(h)] ids: Tensor<u32, H>`";
         errors.push(Code::Tile, first, message, help);
+    }
+}
+
+/// Where a tensor of a collective has a plane for each rank, its first index says so.
+fn rank_planes(task: &Task<'_>, errors: &mut Errors) {
+    let Some((collective, planes)) = collective(task).and_then(|collective| Some((collective, collective.planes()?))) else { return };
+    for tensor in task.tensors() {
+        let (what, good) = match (planes, tensor.access) {
+            (Planes::Result, Access::Read) | (Planes::Input, Access::Write | Access::Update | Access::Reduce) => continue,
+            (Planes::Input, Access::Read) => ("`..`", matches!(tensor.region.as_slice(), [Index { kind: IndexKind::All, .. }, _, _])),
+            (Planes::Result | Planes::Both, _) => {
+                let first = task.arguments.axes.iter().flatten().next().map(|axis| &axis.name);
+                let is_first = |index: &Index| matches!(&index.kind, IndexKind::Tile(name) if first == Some(name));
+                ("the first axis of `tile(..)`", matches!(tensor.region.as_slice(), [index, _, _] if is_first(index)))
+            }
+        };
+        if !good {
+            let message = format!("`{}` has a plane for each rank, so the first of its three indices is {what}", tensor.name);
+            let example = match collective {
+                Collective::ReduceScatter(_) => "`#[read(.., i, j)] x: Tensor<E, R, M, N>`",
+                _ => "`tile(r = 1, i = 64, j = 256)` and `#[write(r, i, j)] y: Tensor<E, R, M, N>`",
+            };
+            errors.push(Code::Tile, &tensor.attribute, message, format!("write {example}"));
+        }
     }
 }
 

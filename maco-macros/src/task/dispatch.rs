@@ -9,72 +9,158 @@ use super::kind::Kind;
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use super::written::Checked;
+use crate::entry::hash;
 use crate::spans::hidden;
+
+/// What is known of each instance ahead, and how to end those of a product with one sum.
+pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
+    let name = &task.function.signature.ident;
+    let text = hash(task.function.body.to_token_stream());
+    let variants = each_variant(task, model);
+    let called = is_function(model);
+    let known = variants.iter().map(|(element, variant)| {
+        // What is the same for all tiles of a product differs otherwise.
+        let sizes = variant.iter().enumerate().filter(|(axis, _)| !model.result_axes.is_some_and(|axes| axes.contains(axis)));
+        let sizes: String = sizes.map(|(axis, size)| format!(" {axis}:{size}")).collect();
+        let element_name = element.map(|element| element.to_string()).unwrap_or_default();
+        let path = format!("::{name} {element_name}{sizes}");
+        let body = quote! { #p::body_id(::core::concat!(::core::module_path!(), #path), #text) };
+        match model.result_axes {
+            Some([row, column]) => {
+                let result = result_element(task, *element);
+                let [rows, columns] = [variant[row], variant[column]].map(Literal::u32_unsuffixed);
+                let form = if matches!(model.kind, Kind::Gemm { .. }) {
+                    quote! { product }
+                } else {
+                    quote! { gemv }
+                };
+                quote! { #p::Instance::#form::<#result>(#body, #rows, #columns) }
+            }
+            None if called => quote! { #p::Instance::function(#body) },
+            None => quote! { #p::Instance::of(#body) },
+        }
+    });
+    let first = Literal::u32_unsuffixed(variants.len() as u32);
+    let few = task.arguments.few.as_ref().map(|gemv| {
+        quote! { .with::<#p::Identity>(&<#gemv as #p::Callable>::INSTANCES, #first, <#gemv as #p::Callable>::SLOTS) }
+    });
+    let ends = model.result_axes.is_some() && matches!(model.kind, Kind::Gemm { .. });
+    let with_epilogue = ends.then(|| {
+        let (what, slot, epilogue) = (hidden("what"), hidden("slot"), epilogue(task, model, p));
+        let arms = variants.iter().enumerate().take(128).map(|(n, (element, _))| {
+            let (n, result) = (Literal::u32_unsuffixed(n as u32), result_element(task, *element));
+            quote! {
+                #n if const { __F::MASK & (1 << #n) != 0 } => #what.of::<#epilogue, <__T as #p::Epilogue>::Result<#result>>(),
+            }
+        });
+        quote! {
+            #[inline(always)]
+            fn with_epilogue<__W: #p::WithEpilogue, __T: #p::Epilogue, __F: #p::Filter>(#slot: u32, #what: __W) -> __W::Output {
+                match #slot {
+                    #(#arms)*
+                    _ => __W::none(),
+                }
+            }
+        }
+    });
+    quote! {
+        const INSTANCES: #p::Instances = #p::Instances::new(&[#(#known),*]) #few;
+        #with_epilogue
+    }
+}
+
+/// The element of a product's result, of an instance for `element`.
+fn result_element(task: &Task<'_>, element: Option<&Ident>) -> TokenStream {
+    let result = task.tensors().find(|tensor| tensor.access.writes());
+    let own =
+        result.map(|result| if Some(&result.element) == task.generic() { element.unwrap_or(&result.element) } else { &result.element });
+    own.map(|own| task.arguments.element_type(own)).to_token_stream()
+}
+
+/// Every instance: its element, if the task is generic, and its tile.
+fn each_variant<'a>(task: &'a Task<'_>, model: &Model) -> Vec<(Option<&'a Ident>, Vec<u32>)> {
+    let elements: Vec<Option<&Ident>> = match &task.arguments.elements {
+        Some(elements) => elements.list.iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let tiles = variants(&model.tiles);
+    elements.into_iter().flat_map(|element| tiles.iter().map(move |tile| (element, tile.clone()))).collect()
+}
+
+/// A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the time. It has no epilogue, since it
+/// stores no accumulator.
+fn is_function(model: &Model) -> bool {
+    !model.kind.is_product() && !model.kind.is_simt()
+}
 
 /// The generic body and one arm per instance.
 pub fn dispatch(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream) -> TokenStream {
     let body = body(task, model, user, p);
     let (role, descriptor, slot) = (hidden("role"), hidden("task"), hidden("slot"));
     let [ring, consumer, axis] = ["ring", "consumer", "axis"].map(hidden);
-    let elements: Vec<Option<&Ident>> = match &task.arguments.elements {
-        Some(elements) => elements.list.iter().map(Some).collect(),
-        None => vec![None],
-    };
-    // A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the
-    // time. It has no epilogue, since it stores no accumulator.
-    let called = !model.kind.is_product() && !model.kind.is_simt();
+    let called = is_function(model);
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
-    for element in elements {
-        for variant in variants(&model.tiles) {
-            let n = arms.len();
-            let guard = if n < 128 {
-                quote! { if const { __F::MASK & (1 << #n) != 0 } }
-            } else {
-                // Instance masks have no bit for this one: the recorder refuses such a call.
-                quote! { if false }
-            };
-            let n = Literal::u32_unsuffixed(n as u32);
-            let element = element.map(|element| {
-                let element = task.arguments.element_type(element);
-                quote! { #element, }
-            });
-            let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
-            let sizes = quote! { #element #(#sizes),* };
-            let arguments = arguments(task, &variant, &descriptor, p, !model.kind.is_simt());
-            let lent = model.kind.borrows().then(|| quote! { &mut });
-            // It may have a result, which is of no use here.
-            let call = quote! { { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*); } };
-            // Where a warp runs the task, what its tile is only the role knows.
-            let here = match task.arguments.warp.is_some() {
-                true => {
-                    let coord = hidden("coord");
-                    quote! {{
-                        let #coord = [0, 1, 2].map(|#axis| #p::Role::coord(#role, #descriptor, #axis));
-                        #call
-                    }}
-                }
-                false => call,
-            };
-            let apart = called.then(|| {
-                quote! {
-                    #[cfg(target_arch = "nvptx64")]
-                    #n #guard => if const { __R::CALLS } {
-                        #[inline(never)]
-                        fn __apart(#descriptor: #p::Task, #ring: u64) -> u64 {
-                            let mut #consumer = #p::SimtConsumer::consumers(#ring);
-                            __body::<#p::SimtConsumer, #p::Identity, #sizes>(#lent #p::Cta::new(&mut #consumer, #descriptor), #(#arguments),*);
-                            #p::Role::ring(&#consumer)
-                        }
-                        #p::Role::set_ring(#role, __apart(#descriptor, #p::Role::ring(#role)))
-                    } else {
-                        #here
-                    },
-                    #[cfg(not(target_arch = "nvptx64"))]
-                }
-            });
-            arms.push(quote! { #apart #n #guard => #here, });
-        }
+    for (element, variant) in each_variant(task, model) {
+        let n = arms.len();
+        let guard = if n < 128 {
+            quote! { if const { __F::MASK & (1 << #n) != 0 } }
+        } else {
+            // Instance masks have no bit for this one: the recorder refuses such a call.
+            quote! { if false }
+        };
+        let n = Literal::u32_unsuffixed(n as u32);
+        let element = element.map(|element| {
+            let element = task.arguments.element_type(element);
+            quote! { #element, }
+        });
+        let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
+        let sizes = quote! { #element #(#sizes),* };
+        let arguments = arguments(task, model, &variant, &descriptor, p, !model.kind.is_simt());
+        let lent = model.kind.borrows().then(|| quote! { &mut });
+        // It may have a result, which is of no use here.
+        let call = quote! { { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*); } };
+        // A role may have one code for all tiles.
+        let call = match model.result_axes {
+            Some(axes) => {
+                let [rows, columns] = axes.map(|axis| Literal::u32_unsuffixed(variant[axis]));
+                let sizes = ["rows", "columns"].map(hidden);
+                quote! {{
+                    let [#(#sizes),*] = [#p::Role::tile_rows(#role, #rows), #p::Role::tile_columns(#role, #columns)];
+                    #call
+                }}
+            }
+            None => call,
+        };
+        // Where a warp runs the task, what its tile is only the role knows.
+        let here = match task.arguments.warp.is_some() {
+            true => {
+                let coord = hidden("coord");
+                quote! {{
+                    let #coord = [0, 1, 2].map(|#axis| #p::Role::coord(#role, #descriptor, #axis));
+                    #call
+                }}
+            }
+            false => call,
+        };
+        let apart = called.then(|| {
+            quote! {
+                #[cfg(target_arch = "nvptx64")]
+                #n #guard => if const { __R::CALLS } {
+                    #[inline(never)]
+                    fn __apart(#descriptor: #p::Task, #ring: u64) -> u64 {
+                        let mut #consumer = #p::SimtConsumer::consumers(#ring);
+                        __body::<#p::SimtConsumer, #p::Identity, #sizes>(#lent #p::Cta::new(&mut #consumer, #descriptor), #(#arguments),*);
+                        #p::Role::ring(&#consumer)
+                    }
+                    #p::Role::set_ring(#role, __apart(#descriptor, #p::Role::ring(#role)))
+                } else {
+                    #here
+                },
+                #[cfg(not(target_arch = "nvptx64"))]
+            }
+        });
+        arms.push(quote! { #apart #n #guard => #here, });
     }
     let rest = match &task.arguments.few {
         // Its instances follow these.
@@ -159,7 +245,7 @@ fn body(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream) -> Toke
             #[allow(clippy::too_many_arguments)]
             fn __body #head (#cta: #lent #p::Cta<'_, #kind, __R, __T>, #(#params),*) #output {
                 #[allow(unused_imports)]
-                use #p::Operations as _;
+                use #p::{Collectives as _, Operations as _};
                 // What the last operation returns is of no use here.
                 let _ = #user;
                 #result
@@ -261,7 +347,7 @@ fn last_two(tensor: &TensorParam) -> [Option<&Index>; 2] {
 }
 
 /// What one instance passes to the body.
-fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStream, safe: bool) -> Vec<TokenStream> {
+fn arguments(task: &Task<'_>, model: &Model, variant: &[u32], descriptor: &Ident, p: &TokenStream, safe: bool) -> Vec<TokenStream> {
     let (mut operand, mut scalar) = (0usize, 0usize);
     task.params
         .iter()
@@ -275,12 +361,12 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStre
                 let n = Literal::usize_unsuffixed(operand);
                 operand += 1;
                 let plane = match tensor.region.as_slice() {
-                    [Index { kind: IndexKind::Data(names), .. }, _, _] => named(task, names, variant, descriptor),
-                    [plane, _, _] => origin(task, plane, variant, descriptor),
+                    [Index { kind: IndexKind::Data(names), .. }, _, _] => named(task, model, names, variant, descriptor),
+                    [plane, _, _] => origin(task, model, plane, variant, descriptor),
                     _ => quote! { 0 },
                 };
                 let [row, column] = last_two(tensor).map(|index| match index {
-                    Some(index) => origin(task, index, variant, descriptor),
+                    Some(index) => origin(task, model, index, variant, descriptor),
                     None => quote! { 0 },
                 });
                 match task.boxes(tensor) {
@@ -295,19 +381,23 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStre
 }
 
 /// The plane that the element of a tile names.
-fn named(task: &Task<'_>, names: &[Ident], variant: &[u32], descriptor: &Ident) -> TokenStream {
+fn named(task: &Task<'_>, model: &Model, names: &[Ident], variant: &[u32], descriptor: &Ident) -> TokenStream {
     let by = task.tensors().enumerate().find(|(_, tensor)| names.contains(&tensor.name));
     let Some((n, [index])) = by.map(|(n, tensor)| (n, tensor.region.as_slice())) else { return quote! { 0 } };
-    let (n, at) = (Literal::usize_unsuffixed(n), origin(task, index, variant, descriptor));
+    let (n, at) = (Literal::usize_unsuffixed(n), origin(task, model, index, variant, descriptor));
     quote! { #descriptor.plane(#n, #at) }
 }
 
 /// First element of a tile along one axis.
-fn origin(task: &Task<'_>, index: &Index, variant: &[u32], descriptor: &Ident) -> TokenStream {
+fn origin(task: &Task<'_>, model: &Model, index: &Index, variant: &[u32], descriptor: &Ident) -> TokenStream {
     let p = task.arguments.private();
     let Some(extent) = extent(task, &index.kind) else { return quote! { 0 } };
     let axis = Literal::usize_unsuffixed(extent.axis);
-    let tile = Literal::u32_unsuffixed(variant[extent.axis]);
+    let tile = match model.result_axes {
+        Some([row, _]) if row == extent.axis => hidden("rows").into_token_stream(),
+        Some([_, column]) if column == extent.axis => hidden("columns").into_token_stream(),
+        _ => Literal::u32_unsuffixed(variant[extent.axis]).into_token_stream(),
+    };
     let coord = match task.arguments.warp.is_some() {
         true => {
             let coord = hidden("coord");

@@ -19,6 +19,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let tile = |tensor: &TensorParam| super::dispatch::tile_type(task, model, tensor, &p, true);
     let checked = super::written::check(task, tile);
     let (dispatch, unwritten) = (super::dispatch::dispatch(task, model, &checked, &p), &checked.reports);
+    let instances = super::dispatch::instances(task, model, &p);
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, gemv) = (groups(task, &p), gemv_form(task, &p));
     let narrow = matches!(model.kind, Kind::Warp { .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });
@@ -47,6 +48,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
             #narrow
             #maps
             #products
+            #instances
             #dispatch
         }
 

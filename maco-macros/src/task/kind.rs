@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use maco_graph::spec::{Access, Code};
+use maco_graph::spec::{Access, Code, Collective, Reduction};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
-use quote::quote;
+use quote::{ToTokens, quote};
 
 use super::parse::{Param, Task, TensorParam};
 use super::region::IndexKind;
@@ -20,6 +20,7 @@ pub enum Kind {
     Rows(RowsForm),
     Columns { operand: u8 },
     Indexed,
+    Collective(Collective),
     Simt { cpu: bool, early_start: bool, shared: u32 },
     Warp { cpu: bool, early_start: bool },
 }
@@ -56,6 +57,7 @@ impl Kind {
             Kind::Rows(_) => "Rows",
             Kind::Columns { .. } => "Columns",
             Kind::Indexed => "Indexed",
+            Kind::Collective(_) => "Collective",
             Kind::Simt { .. } => "Simt",
             Kind::Warp { .. } => "Warp",
         }
@@ -94,6 +96,19 @@ impl Kind {
             }
             Kind::Columns { operand } => quote! { Columns { operand: #operand } },
             Kind::Indexed => quote! { Indexed },
+            Kind::Collective(collective) => {
+                // Its name, or with a reduction `AllReduce(Sum)`.
+                let text = format!("{collective:?}");
+                let ident = |name: &str| Ident::new(name, proc_macro2::Span::call_site());
+                let collective = match text.trim_end_matches(')').split_once('(') {
+                    None => ident(&text).to_token_stream(),
+                    Some((name, reduction)) => {
+                        let (name, reduction) = (ident(name), ident(reduction));
+                        quote! { #name(#p::spec::Reduction::#reduction) }
+                    }
+                };
+                quote! { Collective(#p::spec::Collective::#collective) }
+            }
             Kind::Simt { cpu, early_start, shared } => {
                 quote! { Simt { cpu: #cpu, early_start: #early_start, shared: #shared, boxes: &[#boxes] } }
             }
@@ -131,6 +146,14 @@ pub fn of(task: &Task<'_>, body: &Body, errors: &mut Errors) -> Kind {
             },
             _ => Kind::Tiles,
         },
+    }
+}
+
+/// What ranks do together in it, if the body is that.
+pub fn collective(task: &Task<'_>) -> Option<Collective> {
+    match one_operation(task, &Body::read(task.function.body.stream(), task.cta_name()))? {
+        Kind::Collective(collective) => Some(collective),
+        _ => None,
     }
 }
 
@@ -205,8 +228,52 @@ fn one_operation(task: &Task<'_>, body: &Body) -> Option<Kind> {
             let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
             tensor(task, &Some(x.to_string())).map(|operand| Kind::Columns { operand })
         }
-        _ => None,
+        _ => Collective::named(&method, reduction(arguments)).map(Kind::Collective),
     }
+}
+
+/// The reduction that a collective's arguments end with: `Sum` of `part, y, Sum`.
+fn reduction(arguments: TokenStream) -> Reduction {
+    let last = identifiers(arguments).last();
+    last.and_then(|name| Reduction::named(&name)).unwrap_or(Reduction::Other)
+}
+
+/// Whether a product's body is one sum, which it stores once, and goes by its tile's size nowhere: it names tensors as operands and as its result only. Then
+/// instances for several tiles may run one code.
+pub fn is_one_sum(task: &Task<'_>, body: &Body) -> bool {
+    let sums = if body.pairs { 2 } else { 1 };
+    let names: Vec<String> = task.tensors().map(|tensor| tensor.name.to_string()).collect();
+    let once = body.accumulators == sums && body.stores == 1 && body.others == 0 && !body.leaves;
+    body.contracts && once && only_operands(task.function.body.stream(), &names, false)
+}
+
+/// The same of a GEMV's body, which is one operation: [`Kind::Gemv`].
+pub fn is_plain_gemv(task: &Task<'_>) -> bool {
+    let names: Vec<String> = task.tensors().map(|tensor| tensor.name.to_string()).collect();
+    only_operands(task.function.body.stream(), &names, false)
+}
+
+/// Whether names of tensors are followed by `.tile`, or are `arguments` of a `steps`, a store or a `gemv`. What a macro does with a name is not seen.
+fn only_operands(tokens: TokenStream, names: &[String], arguments: bool) -> bool {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is = |at: usize, wanted: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
+    let begins = |at: usize| at == 0 || is(at - 1, ',');
+    let ends = |at: usize| at + 1 == tokens.len() || is(at + 1, ',');
+    let word = |at: Option<usize>| match at.and_then(|at| tokens.get(at)) {
+        Some(TokenTree::Ident(word)) => word.to_string(),
+        _ => String::new(),
+    };
+    tokens.iter().enumerate().all(|(at, token)| match token {
+        TokenTree::Ident(name) if names.iter().any(|known| name == known) => {
+            is(at + 1, '.') && word(Some(at + 2)) == "tile" || arguments && begins(at) && ends(at)
+        }
+        TokenTree::Group(group) => {
+            let called = matches!(word(at.checked_sub(1)).as_str(), "steps" | "store" | "store_pair" | "gemv");
+            let is_macro = at > 1 && is(at - 1, '!');
+            !(is_macro && names.iter().any(|name| mentions(group.stream(), name) > 0)) && only_operands(group.stream(), names, called)
+        }
+        _ => true,
+    })
 }
 
 /// Position of a tensor parameter of this name.

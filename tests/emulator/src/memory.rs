@@ -1,37 +1,81 @@
-//! Memory of the emulated GPU: host memory, each allocation on pages of its own with nothing valid around it.
+//! Memory of the emulated GPUs: host memory, each allocation on pages of its own with nothing valid around it.
 //!
-//! Addresses of freed allocations are not used again, so that a use after free is found.
+//! Addresses of freed allocations are not used again, so that a use after free is found. What `cuMemMap` maps is in [`mapped`].
+
+pub mod mapped;
+pub mod registered;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Addresses that may ever be given out.
-const REGION: usize = 1 << 40;
+/// Addresses that may ever be given out: enough for reservations of eight ranks of one process.
+const REGION: usize = 8 << 40;
 const PAGE: usize = 1 << 14;
 const MOST: usize = 1 << 22;
+
+/// Devices that there may be.
+pub const DEVICES: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of `cuMemAlloc`, and variables of modules.
+    Plain,
+    /// Pinned memory of the host, which all devices use.
+    Host,
+    /// Of `cuMemMap`.
+    Mapped,
+}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
     pub start: u64,
     pub end: u64,
-    pub host: bool,
+    pub kind: Kind,
+    /// The device whose memory it is, and for host memory the one whose context it was asked of.
+    pub device: usize,
+    /// A bit for each device that `cuMemSetAccess` lets use mapped memory.
+    rights: u32,
+    /// What stands for the start of the memory itself, which may be mapped at several addresses.
+    physical: u64,
+}
+
+impl Allocation {
+    /// What stands for the memory at an address of it.
+    pub fn physical_of(&self, address: u64) -> u64 {
+        self.physical + (address - self.start)
+    }
+
+    pub fn usable_by(&self, device: usize) -> bool {
+        match self.kind {
+            Kind::Plain => self.device == device || peers(device) >> self.device & 1 == 1,
+            Kind::Host => true,
+            Kind::Mapped => self.rights >> device & 1 == 1,
+        }
+    }
+}
+
+/// An allocation as kernels look it up, without a lock.
+struct Record {
+    start: AtomicU64,
+    /// 0 once it is freed.
+    end: AtomicU64,
+    /// Kind, device, and rights, a byte each.
+    tag: AtomicU32,
+    physical: AtomicU64,
 }
 
 struct Table {
     base: u64,
     /// Number of the allocation of each page; 0 for none.
     owners: *const AtomicU32,
-    /// Start and end of each allocation; the end is 0 once it is freed.
-    bounds: *const [AtomicU64; 2],
+    records: *const Record,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     next_page: usize,
     next_number: usize,
-    live: u64,
-    hosts: std::collections::HashSet<u64>,
+    live: [u64; DEVICES],
 }
 
 // SAFETY: the tables are mapped for ever and hold atomics.
@@ -55,52 +99,97 @@ fn table() -> &'static Table {
         Table {
             base,
             owners: map(REGION / PAGE * 4) as *const AtomicU32,
-            bounds: map(MOST * 16) as *const [AtomicU64; 2],
-            state: Mutex::new(State { next_page: 1, next_number: 1, ..State::default() }),
+            records: map(MOST * size_of::<Record>()) as *const Record,
+            state: Mutex::new(State { next_page: 1, next_number: 1, live: [0; DEVICES] }),
         }
     })
 }
 
-/// Bytes that all allocations together may have.
+impl Table {
+    fn page(&self, address: u64) -> usize {
+        ((address - self.base) as usize) / PAGE
+    }
+
+    fn record(&self, number: usize) -> &Record {
+        assert!(number < MOST);
+        // SAFETY: within the table.
+        unsafe { &*self.records.add(number) }
+    }
+
+    /// Makes the pages of these addresses those of an allocation, or nobody's.
+    fn give(&self, start: u64, end: u64, number: usize) {
+        for page in self.page(start)..=self.page(end - 1) {
+            // SAFETY: addresses are within the region, and so their pages within the table.
+            unsafe { (*self.owners.add(page)).store(number as u32, Ordering::Release) };
+        }
+    }
+
+    /// Enters a new allocation; none if there have been too many.
+    fn enter(&self, state: &mut State, new: Allocation) -> Option<()> {
+        let number = state.next_number;
+        if number >= MOST {
+            return None;
+        }
+        state.next_number += 1;
+        let record = self.record(number);
+        record.start.store(new.start, Ordering::Relaxed);
+        record.end.store(new.end, Ordering::Relaxed);
+        record.tag.store(new.kind as u32 | (new.device as u32) << 8 | new.rights << 16, Ordering::Relaxed);
+        record.physical.store(new.physical, Ordering::Relaxed);
+        self.give(new.start, new.end, number);
+        Some(())
+    }
+
+    /// Takes an allocation out.
+    fn leave(&self, found: &Allocation) {
+        self.record(self.number(found.start)).end.store(0, Ordering::Relaxed);
+        self.give(found.start, found.end, 0);
+    }
+
+    /// Number of the allocation of an address of the region; 0 for none.
+    fn number(&self, address: u64) -> usize {
+        // SAFETY: within the table.
+        unsafe { (*self.owners.add(self.page(address))).load(Ordering::Acquire) as usize }
+    }
+
+    /// Addresses that nobody has had, at a multiple of `align`.
+    fn fresh(&self, state: &mut State, bytes: u64, align: u64) -> Option<u64> {
+        let start = (self.base + (state.next_page * PAGE) as u64).next_multiple_of(align);
+        let end = start.checked_add(bytes)?;
+        // One page behind is nobody's.
+        let next = (end - self.base).div_ceil(PAGE as u64) + 1;
+        if next >= (REGION / PAGE - 16) as u64 {
+            return None;
+        }
+        state.next_page = next as usize;
+        Some(start)
+    }
+}
+
+/// Bytes that all allocations of a device together may have.
 pub fn capacity() -> u64 {
     static CAPACITY: OnceLock<u64> = OnceLock::new();
     *CAPACITY.get_or_init(|| crate::settings::number("EMU_MEMORY_MB", 8192) << 20)
 }
 
-pub fn live() -> u64 {
-    table().state.lock().unwrap().live
+pub fn live(device: usize) -> u64 {
+    table().state.lock().unwrap().live[device]
 }
 
 /// New memory, full of ones (not a number in every floating type).
-pub fn allocate(bytes: u64, host: bool) -> Option<u64> {
+pub fn allocate(bytes: u64, device: usize, kind: Kind) -> Option<u64> {
     let table = table();
     let mut state = table.state.lock().unwrap();
-    if bytes == 0 || state.live + bytes > capacity() || state.next_number >= MOST {
+    if bytes == 0 || state.live[device] + bytes > capacity() {
         return None;
     }
-    // One page in front and the rest of the last one behind are nobody's. An odd multiple of 512 bytes: no more alignment than is promised.
-    let pages = (bytes as usize + 512).div_ceil(PAGE) + 1;
-    if (state.next_page + pages) * PAGE >= REGION - 16 * PAGE {
-        return None;
-    }
-    let number = state.next_number;
-    let first = state.next_page;
-    (state.next_page, state.next_number) = (first + pages, number + 1);
-    state.live += bytes;
-    let start = table.base + (first * PAGE) as u64 + 512;
-    if host {
-        state.hosts.insert(start);
-    }
-    // SAFETY: within the tables.
-    unsafe {
-        (*table.bounds.add(number))[0].store(start, Ordering::Relaxed);
-        (*table.bounds.add(number))[1].store(start + bytes, Ordering::Relaxed);
-        for page in first..first + pages - 1 {
-            (*table.owners.add(page)).store(number as u32, Ordering::Release);
-        }
-        if bytes <= 256 << 20 {
-            std::ptr::write_bytes(start as *mut u8, 0xFF, bytes as usize);
-        }
+    // An odd multiple of 512 bytes: no more alignment than is promised.
+    let start = table.fresh(&mut state, bytes + 512, PAGE as u64)? + 512;
+    table.enter(&mut state, Allocation { start, end: start + bytes, kind, device, rights: 0, physical: start })?;
+    state.live[device] += bytes;
+    if bytes <= 256 << 20 {
+        // SAFETY: of the region, and nobody else's.
+        unsafe { std::ptr::write_bytes(start as *mut u8, 0xFF, bytes as usize) };
     }
     Some(start)
 }
@@ -109,21 +198,31 @@ pub fn allocate(bytes: u64, host: bool) -> Option<u64> {
 pub fn free(start: u64) -> bool {
     let table = table();
     let mut state = table.state.lock().unwrap();
-    let Some(found) = find(start).filter(|found| found.start == start) else { return false };
-    state.live -= found.end - found.start;
-    state.hosts.remove(&start);
-    let first = ((start - table.base) as usize) / PAGE;
-    // SAFETY: within the tables and the region; nobody may use freed memory.
-    unsafe {
-        let number = (*table.owners.add(first)).load(Ordering::Relaxed) as usize;
-        (*table.bounds.add(number))[1].store(0, Ordering::Relaxed);
-        let pages = ((found.end - table.base) as usize).div_ceil(PAGE) - first;
-        for page in first..first + pages {
-            (*table.owners.add(page)).store(0, Ordering::Release);
-        }
-        libc::madvise((table.base as usize + first * PAGE) as *mut libc::c_void, pages * PAGE, libc::MADV_DONTNEED);
-    }
+    let Some(found) = find(start).filter(|found| found.start == start && found.kind != Kind::Mapped) else { return false };
+    state.live[found.device] -= found.end - found.start;
+    table.leave(&found);
+    crate::exec::races::domain::forget(found.start, found.end);
+    let (first, pages) = (table.page(start), table.page(found.end - 1) - table.page(start) + 1);
+    // SAFETY: within the region; nobody may use freed memory.
+    unsafe { libc::madvise((table.base as usize + first * PAGE) as *mut libc::c_void, pages * PAGE, libc::MADV_DONTNEED) };
     true
+}
+
+/// Devices whose plain memory each device may use besides its own, a bit for each.
+static PEERS: [AtomicU32; DEVICES] = [const { AtomicU32::new(0) }; DEVICES];
+
+pub fn peers(device: usize) -> u32 {
+    PEERS[device].load(Ordering::Relaxed)
+}
+
+/// Lets a device use the memory of another one, or not any more; whether that was otherwise before.
+pub fn set_peer(device: usize, owner: usize, usable: bool) -> bool {
+    let before = if usable {
+        PEERS[device].fetch_or(1 << owner, Ordering::SeqCst)
+    } else {
+        PEERS[device].fetch_and(!(1 << owner), Ordering::SeqCst)
+    };
+    (before >> owner & 1 == 1) != usable
 }
 
 /// Bytes from which on zeros are those of pages that nobody has touched: see [`clear`].
@@ -132,7 +231,7 @@ pub const MANY: usize = 1 << 30;
 /// Makes these bytes zero. They take no memory until they are used: a GPU's memory is larger than this machine's.
 ///
 /// # Safety
-/// They lie in one live allocation.
+/// They lie in one live allocation of `cuMemAlloc`.
 pub unsafe fn clear(start: u64, bytes: usize) {
     let end = start as usize + bytes;
     let (first, last) = ((start as usize).next_multiple_of(PAGE), end / PAGE * PAGE);
@@ -147,31 +246,44 @@ pub unsafe fn clear(start: u64, bytes: usize) {
 /// The live allocation that an address lies in.
 pub fn find(address: u64) -> Option<Allocation> {
     let table = table();
-    let page = address.wrapping_sub(table.base) as usize / PAGE;
-    if page >= REGION / PAGE - 16 {
+    if address.wrapping_sub(table.base) as usize / PAGE >= REGION / PAGE - 16 {
         return None;
     }
-    // SAFETY: within the tables.
-    let (start, end) = unsafe {
-        let number = (*table.owners.add(page)).load(Ordering::Acquire) as usize;
-        if number == 0 {
-            return None;
-        }
-        let bounds = &*table.bounds.add(number);
-        (bounds[0].load(Ordering::Relaxed), bounds[1].load(Ordering::Relaxed))
+    let number = table.number(address);
+    if number == 0 {
+        return None;
+    }
+    let record = table.record(number);
+    let tag = record.tag.load(Ordering::Relaxed);
+    let found = Allocation {
+        start: record.start.load(Ordering::Relaxed),
+        end: record.end.load(Ordering::Relaxed),
+        kind: [Kind::Plain, Kind::Host, Kind::Mapped][tag as usize & 3],
+        device: (tag >> 8) as usize % DEVICES,
+        rights: tag >> 16,
+        physical: record.physical.load(Ordering::Relaxed),
     };
-    (start <= address && address < end).then_some(Allocation { start, end, host: false })
+    (found.start <= address && address < found.end).then_some(found)
 }
 
-/// The same, and whether it is the host's.
-pub fn find_whole(address: u64) -> Option<Allocation> {
-    let mut found = find(address)?;
-    found.host = table().state.lock().unwrap().hosts.contains(&found.start);
-    Some(found)
+/// Whether these bytes are all live, and `allowed`. Mappings may lie side by side.
+fn covered(mut address: u64, bytes: u64, allowed: impl Fn(&Allocation) -> bool) -> bool {
+    let Some(end) = address.checked_add(bytes) else { return false };
+    while address < end {
+        match find(address).filter(&allowed) {
+            Some(found) => address = found.end,
+            None => return false,
+        }
+    }
+    true
 }
 
-/// Whether these bytes are all live.
-#[inline]
-pub fn holds(address: u64, bytes: u64) -> bool {
-    bytes == 0 || find(address).is_some_and(|found| address + bytes <= found.end)
+/// Whether kernels of a device may use these bytes.
+pub fn usable(device: usize, address: u64, bytes: u64) -> bool {
+    covered(address, bytes, |found| found.usable_by(device))
+}
+
+/// Whether copies of a device may use these bytes: they do without peer access, but not without access to mappings.
+pub fn copyable(device: usize, address: u64, bytes: u64) -> bool {
+    covered(address, bytes, |found| found.kind == Kind::Plain || found.usable_by(device))
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::exec::{self, Config, Fault};
-use crate::memory;
+use crate::memory::{self, Kind};
 use crate::ptx::Module;
 
 /// Runs `body` as a kernel with one pointer `%at` to `words`, by `ctas` CTAs of `threads`; what the words are then.
@@ -15,12 +15,13 @@ fn run_clusters(body: &str, words: &[u32], ctas: u32, threads: u32, cluster: u32
         ".version 8.6\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 arena[];\n.visible .entry k(.param .u64 k_0)\n{{\n\
          .reg .pred %p<20>; .reg .b32 %r<60>; .reg .b64 %rd<40>; .reg .b64 %at;\nld.param.u64 %at, [k_0];\n{body}\nret;\n}}\n"
     );
-    let module = Module::new(text, &mut |bytes| memory::allocate(bytes, false).unwrap()).unwrap();
+    let module = Module::new(text, &mut |bytes| memory::allocate(bytes, 0, Kind::Plain).unwrap()).unwrap();
     let program = Arc::new(module.program("k").unwrap());
-    let at = memory::allocate(words.len() as u64 * 4, false).unwrap();
+    let at = memory::allocate(words.len() as u64 * 4, 0, Kind::Plain).unwrap();
     // SAFETY: as large as the words.
     unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), at as *mut u32, words.len()) };
     let config = Config {
+        device: 0,
         program,
         parameters: at.to_le_bytes().to_vec(),
         grid: [ctas, 1, 1],
@@ -165,9 +166,19 @@ fn functions_return_values() {
         st.global.u64 [%rd2], %rd3;\n$END: ret;\n}\n";
     let module = Module::new(module.to_string(), &mut |_| 0).unwrap();
     let program = Arc::new(module.program("k").unwrap());
-    let at = memory::allocate(256, false).unwrap();
+    let at = memory::allocate(256, 0, Kind::Plain).unwrap();
     let parameters = at.to_le_bytes().to_vec();
-    exec::run(Config { program, parameters, grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0, cluster: 1, multiprocessors: 1 }).unwrap();
+    exec::run(Config {
+        device: 0,
+        program,
+        parameters,
+        grid: [1; 3],
+        block: [32, 1, 1],
+        dynamic_shared: 0,
+        cluster: 1,
+        multiprocessors: 1,
+    })
+    .unwrap();
     // SAFETY: just allocated.
     let found = unsafe { *(at as *const [u64; 5]) };
     assert_eq!(found, [1000, 1002, 1004, 1006, u64::MAX]);

@@ -6,8 +6,8 @@ use epilogues::OUT_DIR;
 use ptx::{device_code, unseen};
 
 #[test]
-fn nothing_spills() {
-    ptx::nothing_spills(OUT_DIR);
+fn few_words_spill() {
+    ptx::few_words_spill(OUT_DIR);
 }
 
 /// Operands are read where the wait for them has been acquired, and operand A is multiplied when all have run their part of its prologue; nothing of that order

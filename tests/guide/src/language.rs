@@ -105,6 +105,13 @@ pub fn layers(x: In<f32, M, N>, b: [In<f32, N>; LAYERS], y: Out<f32, M, N>) {
 }
 
 #[maco::megakernel]
+pub fn row_parallel(#[shard(1)] x: In<bf16, M, K>, #[shard(1)] w: In<bf16, N, K>, y: Out<bf16, M, N>) {
+    let part = temp::<bf16, M, N>().partial(Sum);
+    linear(x, w, part);
+    all_reduce(part, y);
+}
+
+#[maco::megakernel]
 pub fn views(x: In<f32, M, { 2 * H }>, swapped: Out<f32, M, { 2 * H }>, heads: Out<f32, 2, M, H>) {
     copy(x.slice(1, 0..H), swapped.slice(1, H..2 * H));
     copy(x.slice(1, H..2 * H), swapped.slice(1, 0..H));

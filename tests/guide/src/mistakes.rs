@@ -71,6 +71,11 @@ pub fn sharded(#[shard(0)] x: In<f32, M, N>, #[shard(0)] y: Out<f32, M, N>) {
 }
 
 #[maco::megakernel]
+pub fn gathered_planes(#[shard(0)] x: In<f32, M, N>, y: Out<f32, R, M, N>) {
+    all_gather(x, y);
+}
+
+#[maco::megakernel]
 pub fn odd_slice(x: In<bf16, M, 72>, w: In<bf16, N, 64>, y: Out<bf16, M, N>) {
     linear(x.slice(1, 1..65), w, y);
 }
@@ -425,11 +430,12 @@ fn maco0097(_: Desk) -> Error {
     results.unwrap().swap_remove(0).unwrap()
 }
 
-/// Several ranks plan what needs data of each other. `sharded` takes `#[shard(0)] x: In<f32, M, N>`.
+/// These ranks cannot run a collective together: planes are not as many as ranks, or schedulers would push its tasks. `gathered_planes` is `all_gather(x, y)` into
+/// `y: Out<f32, R, M, N>`.
 fn maco0098(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
         let options = PlanOptions::new().communicator(ranks);
-        sharded::plan_with(&Device::cpu_with(2), sharded::Dims { M: 16, N: 8 }, &options).err()
+        gathered_planes::plan_with(&Device::cpu_with(2), gathered_planes::Dims { M: 16, N: 8, R: 3 }, &options).err()
     });
     results.unwrap().swap_remove(0).unwrap()
 }
@@ -449,10 +455,10 @@ fn maco0099(_: Desk) -> Error {
     Error::from(ranks::Error::Stalled(Box::new(stall)))
 }
 
-/// Symmetric memory that is not there: an allocation that has no room, a place outside of its buffer, a message that is too large.
+/// Symmetric memory that is not there: an allocation that has no room, a place outside of its buffer, a message that is too large, GPUs that cannot access each other.
 fn maco0100(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
-        let memory = ranks.symmetric(1 << 20).ok()?;
+        let memory = ranks.symmetric(&Device::cpu(), 1 << 20).ok()?;
         memory.allocate("gradients", 4 << 20).err()
     });
     results.unwrap().swap_remove(0).unwrap()

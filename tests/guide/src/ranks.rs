@@ -1,9 +1,9 @@
 //! What docs/guide/ranks.md shows.
 use std::sync::atomic::Ordering;
 
-use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions};
+use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, bf16};
 
-use crate::language::layers;
+use crate::language::{layers, row_parallel};
 
 /// What every rank does; also one rank alone.
 pub fn step(ranks: &Communicator) -> Result<Vec<f32>, Error> {
@@ -34,10 +34,24 @@ pub fn as_threads() -> Result<Vec<f32>, Error> {
     Ok(all.concat())
 }
 
+/// A product whose terms are spread over the ranks; `count` divides 64.
+pub fn row_parallel_on(ranks: &Communicator) -> Result<Vec<bf16>, Error> {
+    let device = Device::cpu_with(2);
+    let options = PlanOptions::new().communicator(ranks.clone());
+    let count = u64::from(ranks.ranks());
+    let own = vec![bf16::from_f32(0.5); (16 * 64 / count) as usize];
+    let x = device.upload(&own, [16, 64 / count])?;
+    let w = device.upload(&[&own[..], &own[..]].concat(), [32, 64 / count])?;
+    let mut y = device.zeros([16, 32])?;
+    let plan = row_parallel::plan_with(&device, row_parallel::Dims { M: 16, N: 32, K: 64 / count }, &options)?;
+    plan.run(&x, &w, &mut y)?; // x and w are this rank's columns; y is the same on all ranks
+    y.download()
+}
+
 /// Each rank sends a number to the next one.
 pub fn channels(ranks: &Communicator) -> Result<u8, Error> {
     let (right, left) = ((ranks.rank() + 1) % ranks.ranks(), (ranks.rank() + ranks.ranks() - 1) % ranks.ranks());
-    let memory = ranks.symmetric(4 << 20)?; // of each rank, mapped by all
+    let memory = ranks.symmetric(&Device::cpu(), 4 << 20)?; // of each rank, mapped by all
     let buffer = memory.allocate("numbers", 2)?; // at the same place on all ranks
     let mut channels = memory.channels(&ChannelOptions::default())?;
 

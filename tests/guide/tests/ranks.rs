@@ -13,6 +13,15 @@ fn ranks_and_one_rank_do_the_same() {
 }
 
 #[test]
+fn a_product_over_ranks_is_that_of_one() {
+    for count in [1, 2, 4] {
+        for found in Communicator::threads(count, |communicator| ranks::row_parallel_on(&communicator).unwrap()).unwrap() {
+            assert!(found.iter().all(|value| value.to_f32() == 16.0), "{count} ranks: {found:?}");
+        }
+    }
+}
+
+#[test]
 fn numbers_go_round() {
     for count in [1, 2, 3] {
         let found = Communicator::threads(count, |communicator| ranks::channels(&communicator).unwrap()).unwrap();

@@ -11,15 +11,15 @@ use std::rc::Rc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::thread::{self, JoinHandle};
-use maco_device::abi::{
-    CONSUMERS_POLL, Descriptor, Launch, NO_COUNTER, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, SINGLE_PRODUCER, State, Wait,
+use maco_abi::{
+    CONSUMERS_POLL, CounterIndex, Descriptor, Flags, Launch, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, Signal, State, Wait,
 };
 use maco_device::protocol::{Run, bump_one};
 
 use crate::hardware::{ABORT, Cta, Executor, current, fence, gpu_scope, mbarrier, special};
 pub use crate::hardware::{Kind, Lack};
 use crate::lanes;
-use crate::machine::{Lane, Warp};
+use crate::machine::Lane;
 use crate::order::Order;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory, WAITS, place};
 use crate::sync::gate::Gate;
@@ -188,17 +188,18 @@ impl World {
         let (at, _) = place(n);
         let waits = self.model.tasks.get(n as usize).copied();
         let wait = |n: usize| match waits.and_then(|waits| waits.get(n)) {
-            Some(_) if self.cta.lacks(Lack::Edge) => Wait { counter: NO_COUNTER, need: 0 },
-            Some(&counter) => Wait { counter, need: 1 },
-            None => Wait { counter: NO_COUNTER, need: 0 },
+            Some(_) if self.cta.lacks(Lack::Edge) => Wait::NONE,
+            Some(&counter) => Wait::new(CounterIndex(counter), 1),
+            None => Wait::NONE,
         };
-        let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, ..Descriptor::END };
+        let flags = if self.model.consumers == Consumers::Gated { CONSUMERS_POLL } else { Flags::NONE };
+        let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, flags, ..Descriptor::END };
         // SAFETY: words of shared memory, which nobody else uses.
         unsafe {
             self.cta.pointer(SMEM.slot(at)).cast::<Descriptor>().write(descriptor);
             for n in 0..WAITS {
-                let Wait { counter, need } = wait(n as usize);
-                self.cta.pointer(SMEM.waits(at) + n * 8).cast::<[u32; 2]>().write([counter, need]);
+                let wait = wait(n as usize);
+                self.cta.pointer(SMEM.waits(at) + n * 8).cast::<[u32; 2]>().write(wait.encode());
             }
         }
     }
@@ -230,8 +231,7 @@ impl World {
             // SAFETY: as above; initialised mbarriers.
             Course::Stopped(published) => unsafe {
                 (0..published).for_each(|n| mbarrier::arrive(SMEM.ready(place(n).0)));
-                let run = Run::new(&Warp, &self.launch, 0);
-                worker::stop(SMEM, &run, published);
+                worker::stop(&self.launch, published);
             },
         });
         // Whatever comes next in the CTA: all that were published have ended, or the CTA was let through.
@@ -276,7 +276,7 @@ impl World {
             let runs = unsafe {
                 let (at, parity) = place(n);
                 match self.model.consumers {
-                    Consumers::Gated => Gate::of(SMEM, n, CONSUMERS_POLL, 0, false).pass(),
+                    Consumers::Gated => Gate::of(SMEM, n, CONSUMERS_POLL, 0, false).pass(crate::hardware::warp::consumer()),
                     Consumers::Noticing => loop {
                         if ready_mailbox::take(SMEM, n).is_given() {
                             break true;
@@ -326,7 +326,7 @@ impl World {
             self.inputs[counter as usize].with_mut(|input| unsafe { *input = 1 });
             fence::release_gpu();
             // SAFETY: the counter is inside the bank.
-            unsafe { bump_one(&Lane, &run, counter | SINGLE_PRODUCER) };
+            unsafe { bump_one(&Lane, &run, Signal { counter: CounterIndex(counter), single_producer: true }.encode()) };
         }
     }
 

@@ -346,7 +346,7 @@ pub mod gpu_scope {
     }
 }
 
-/// Index of [`maco_device::abi::State::abort`].
+/// Index of [`maco_abi::State::abort`].
 pub const ABORT: usize = 1;
 
 /// mbarriers: how many have arrived.
@@ -519,6 +519,10 @@ pub mod special {
     /// The CTA.
     pub fn block() -> u32 {
         0
+    }
+    /// The CTA, and its shared memory.
+    pub fn place_again() -> (u32, u32) {
+        (block(), BASE)
     }
 }
 

@@ -6,7 +6,7 @@
 // Files of `maco-device` have tests of their own, of which the hardware here is not.
 #![cfg(not(test))]
 
-use maco_device::{abi, protocol};
+use maco_device::protocol;
 
 pub mod cases;
 pub mod channel;

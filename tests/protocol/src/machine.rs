@@ -1,6 +1,6 @@
 //! The protocol's machine in a CTA of [`crate::cta`]: a warp, or one lane alone.
 
-use maco_device::abi::BlackBox;
+use maco_abi::BlackBox;
 use maco_device::protocol::Machine;
 
 use crate::hardware::{current, fence, gpu_scope, warp};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use maco_device::abi::{INBOX, INBOX_WORDS, Launch, MAILBOX, SchedulerPartition, State};
+use maco_abi::{INBOX, INBOX_WORDS, Launch, MAILBOX, SchedulerPartition, State};
 
 use crate::plan::Tables;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, fence};
-use maco_device::abi::{BlackBox, LAUNCH, Launch, MAILBOX, OPERANDS, PUSH_END, UNTIL, View};
+use maco_abi::{BlackBox, LAUNCH, Launch, MAILBOX, OPERANDS, PUSH_END, Push, View};
 use maco_device::protocol::{Machine, Outcome, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -550,7 +550,9 @@ unsafe impl<const POLLS: u32> Machine for Loom<POLLS> {
         let lost = self.lacks(Mutation::NoAcquire(self.role))
             || first && self.lacks(Mutation::NoFirstAcquire)
             || match self.loaded.get() {
-                (Word::Inbox(..), push) => push & UNTIL != 0 && push != PUSH_END && self.lacks(Mutation::NoAcquireOfUntil),
+                (Word::Inbox(..), push) => {
+                    push != 0 && push != PUSH_END && Push::decode(push).until && self.lacks(Mutation::NoAcquireOfUntil)
+                }
                 (Word::Ended(..), _) => self.lacks(Mutation::NoAcquireOfEnded),
                 _ => false,
             };

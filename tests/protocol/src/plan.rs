@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use maco_device::abi::{
-    self, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SINGLE_PRODUCER, STATIC, TICKETS,
-    View, Wait,
+use maco_abi::{
+    self as abi, CounterIndex, Descriptor, Indirect, InjectedFault, LOST_PUSH, Launch, NO_AXIS, NO_SIGNAL, OP_NONE, PUSHED, Route, STATIC,
+    Signal, TICKETS, View, Wait,
 };
 use maco_device::protocol::{CLAIMED, Layout};
 
@@ -147,6 +147,8 @@ pub struct Tables {
     pub starts: Vec<u32>,
     /// One per scheduler.
     pub images: Vec<Image>,
+    /// The fault that a launch reads, if there is one.
+    fault: Vec<InjectedFault>,
     /// Counters of a bank.
     pub counters: u32,
     /// Tickets of a bank, behind its counters.
@@ -166,6 +168,7 @@ impl Tables {
             overflow: Vec::new(),
             starts: vec![0; plan.workers as usize + 1],
             images: Vec::new(),
+            fault: Vec::new(),
             counters: if let Schedule::Pushed(_) = schedule { 0 } else { plan.counters.len() as u32 },
             tickets: if schedule == Schedule::Static { plan.drains.len() as u32 } else { 0 },
             workers: plan.workers,
@@ -177,7 +180,7 @@ impl Tables {
             waits.retain(|&wait| wait != (counter, waiter));
         }
         match schedule {
-            Schedule::Pushed(schedulers) => tables.push(plan, &waits, schedulers, position, ahead, fault),
+            Schedule::Pushed(schedulers) => tables.push(plan, &waits, schedulers, position, ahead),
             Schedule::Static => {
                 let listed: usize = plan.lists.iter().map(Vec::len).sum();
                 let mut first = (listed + plan.lists.len() * (1 + plan.drains.len())) as u32;
@@ -204,9 +207,13 @@ impl Tables {
             Schedule::Tickets => (0..plan.tasks).for_each(|task| tables.poll(plan, &waits, task, fault)),
         }
         tables.descriptors.extend([Descriptor::END; 2]);
+        if let Some(Fault::LostPush(task)) = fault {
+            // A list of descriptors in task order.
+            tables.fault.push(InjectedFault { kind: LOST_PUSH, of: task });
+        }
         if let Some(Fault::LostSignal(task)) = fault {
             let lost = tables.descriptors.iter_mut().find(|descriptor| descriptor.task == task).expect("the task exists");
-            lost.signal = [NO_COUNTER; 2];
+            lost.signal = [NO_SIGNAL; 2];
             lost.extra_signals = 0;
         }
         tables
@@ -218,7 +225,7 @@ impl Tables {
         for (n, &wait) in waits.iter().enumerate() {
             match descriptor.wait.get_mut(n) {
                 Some(place) => *place = wait,
-                None => self.overflow.extend([wait.counter, wait.need]),
+                None => self.overflow.extend(wait.encode()),
             }
         }
         for (n, &signal) in signals.iter().enumerate() {
@@ -228,8 +235,7 @@ impl Tables {
             }
         }
         if let Some(named) = indirect {
-            let Indirect { operand, axis, rows, base, size, limit, need, first } = named;
-            self.overflow.extend([operand, axis, rows, base, size, limit, need, first]);
+            self.overflow.extend(named.encode());
             descriptor.indirect = 1;
         }
         descriptor.extra_waits = waits.len().saturating_sub(2) as u16;
@@ -241,23 +247,31 @@ impl Tables {
     fn poll(&mut self, plan: &Plan, all: &[(u32, u32)], task: u32, fault: Option<Fault>) {
         let need = |counter: u32| plan.counters[counter as usize].producers.len() as u32;
         let own = all.iter().filter(|&&(_, waiter)| waiter == task);
-        let waits: Vec<Wait> = own.map(|&(counter, _)| Wait { counter, need: need(counter) }).collect();
+        let waits: Vec<Wait> = own.map(|&(counter, _)| Wait::new(CounterIndex(counter), need(counter))).collect();
         let heard = |counter: &u32| {
             // A counter that data names has no other waiter.
             plan.counters[*counter as usize].waiters.is_empty() || all.iter().any(|(waited, _)| waited == counter)
         };
         let sole = |counter: u32| need(counter) == 1 || fault == Some(Fault::FalselySole(counter));
         let produces = (0..plan.counters.len() as u32).filter(|&counter| plan.counters[counter as usize].producers.contains(&task));
-        let signals: Vec<u32> =
-            produces.filter(heard).map(|counter| if sole(counter) { counter | SINGLE_PRODUCER } else { counter }).collect();
+        let signals: Vec<u32> = produces
+            .filter(heard)
+            .map(|counter| Signal { counter: CounterIndex(counter), single_producer: sole(counter) }.encode())
+            .collect();
         let named = plan.named.filter(|named| named.reader == task);
-        let indirect =
-            named.map(|named| Indirect { axis: 3, base: named.first, size: 1, limit: named.rows, need: 1, ..Indirect::default() });
+        let indirect = named.map(|named| Indirect {
+            axis: NO_AXIS,
+            base: CounterIndex(named.first),
+            size: 1,
+            limit: named.rows,
+            need: 1,
+            ..Indirect::default()
+        });
         self.add(task, &waits, &signals, indirect);
     }
 
     /// Tasks that schedulers push: descriptors in task order, dealt round robin.
-    fn push(&mut self, plan: &Plan, waits: &[(u32, u32)], schedulers: u32, position: u32, ahead: bool, fault: Option<Fault>) {
+    fn push(&mut self, plan: &Plan, waits: &[(u32, u32)], schedulers: u32, position: u32, ahead: bool) {
         // Scheduler and number of each counter that it counts.
         let mut known: Vec<Vec<(u32, u32)>> = vec![Vec::new(); plan.counters.len()];
         for number in 0..schedulers {
@@ -274,7 +288,7 @@ impl Tables {
                 waiters[first..].iter().for_each(|&waiter| pending[waiter as usize] += 1);
                 let need = plan.counters[counter as usize].producers.len() as u32;
                 known[counter as usize].push((number, names.len() as u32));
-                names.push(Wait { counter, need });
+                names.push(Wait::new(CounterIndex(counter), need));
                 remaining.push(need);
                 starts.push(waiters.len() as u32);
             }
@@ -291,12 +305,11 @@ impl Tables {
             put(at.pending, &pending);
             put(at.starts, &starts);
             put(at.waiters, &waiters);
-            let lost = |task: u32| if fault == Some(Fault::LostPush(task)) { LOST_PUSH } else { 0 };
-            put(at.tasks, &tasks.iter().map(|&task| task | lost(task)).collect::<Vec<_>>());
+            put(at.tasks, &tasks);
             put(at.heads, &vec![position; plan.workers as usize]);
             // Each task's counter with the first of the waiters: they are in the order in which they are pushed.
             let signalled = |&task: &u32| {
-                let own = (0..names.len()).filter(|&n| plan.counters[names[n].counter as usize].producers.contains(&task));
+                let own = (0..names.len()).filter(|&n| plan.counters[names[n].counter.0 as usize].producers.contains(&task));
                 own.min_by_key(|&n| waiters[starts[n] as usize]).map_or(0, |n| n as u32 + 1)
             };
             if ahead {
@@ -320,11 +333,11 @@ impl Tables {
                 for &(to, number) in heard {
                     let credit = to == owner && !credited;
                     credited |= credit;
-                    routes.push(if credit { CREDIT } else { 0 } | to << ROUTE_SHIFT | (number + 1));
+                    routes.push(Route { credit, to, counter: Some(number) }.encode());
                 }
             }
             if !credited {
-                routes.push(CREDIT | owner << ROUTE_SHIFT);
+                routes.push(Route { credit: true, to: owner, counter: None }.encode());
             }
             self.add(task, &[], &routes, None);
         }
@@ -380,6 +393,8 @@ impl Tables {
             in_band_words: 0,
             in_band_bytes: 0,
             reserved: 0,
+            ranks: 0,
+            fault: self.fault.first().map_or(0, |fault| std::ptr::from_ref(fault) as u64),
         }
     }
 }

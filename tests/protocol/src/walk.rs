@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 
 use generator::{Gn, LocalGenerator, Scope, done};
-use maco_device::abi::{BlackBox, INBOX, LAUNCH, Launch, PUSH_END, UNTIL, View};
+use maco_abi::{BlackBox, INBOX, LAUNCH, Launch, PUSH_END, Push, View};
 use maco_device::protocol::{Machine, Outcome, Thread, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -66,7 +66,7 @@ impl Seen<'_> {
         if value == PUSH_END {
             assert!(!std::mem::replace(&mut self.over.borrow_mut()[worker as usize], true), "worker {worker} ends twice");
         } else if value != 0 {
-            let task = (value & !UNTIL) - 1;
+            let Push { descriptor: task, until } = Push::decode(value);
             assert!(!std::mem::replace(&mut self.pushed.borrow_mut()[task as usize], true), "task {task} is pushed twice");
             assert!(!self.over.borrow()[worker as usize], "worker {worker} has ended");
             let (mut all, done) = (self.tasks.borrow_mut(), self.done.borrow()[worker as usize]);
@@ -74,7 +74,7 @@ impl Seen<'_> {
             if let Some(&held) = tasks[done as usize..].first() {
                 assert!(self.is_ready(held), "task {task} is pushed behind task {held}, which waits");
             }
-            if value & UNTIL == 0 {
+            if !until {
                 assert!(self.is_ready(task), "task {task} is pushed before its inputs are there");
             } else {
                 self.ahead.set(self.ahead.get() + 1);
@@ -187,7 +187,7 @@ pub fn walk(plan: &Plan, schedule: Schedule, position: u32, ahead: bool, fault: 
     let tables = Tables::new(plan, schedule, position, ahead, fault);
     let memory = Memory::new(&tables);
     memory.load(&tables);
-    let views: Vec<View> = vec![View::default(); maco_device::abi::OPERANDS];
+    let views: Vec<View> = vec![View::default(); maco_abi::OPERANDS];
     let mut launch = tables.launch(&views);
     memory.bind(&mut launch);
     let mut inputs = vec![Vec::new(); plan.tasks as usize];

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
-use maco_device::abi::{BlackBox, LAUNCH, Launch, REPORT_ABSENT, State, Wait};
+use maco_abi::{BlackBox, CounterIndex, LAUNCH, Launch, REPORT_ABSENT, State, Wait};
 use maco_device::protocol::{Look, Machine, Patience, Run, Thread, enter, late, leave};
 
 /// A launch without tasks: two executors, and a deadline that passes at the second look.
@@ -59,7 +59,7 @@ fn a_deadline_counts_once_all_have_begun() {
         assert!(enter(&machine, &other));
         // A whole deadline from then on.
         assert!(looks(&machine, &run, &mut patience, Look::Late, 8) >= 1, "not a whole deadline");
-        late(&machine, &run, &patience, 7, Wait { counter: 3, need: 1 }, 0);
+        late(&machine, &run, &patience, 7, Wait::new(CounterIndex(3), 1), 0);
     }
     assert_eq!((world.report().task, world.report().counter), (7, 3));
 }

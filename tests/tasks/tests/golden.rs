@@ -78,6 +78,6 @@ fn nothing_is_in_local_memory() {
 }
 
 #[test]
-fn nothing_spills() {
-    ptx::nothing_spills(tasks::OUT_DIR);
+fn few_words_spill() {
+    ptx::few_words_spill(tasks::OUT_DIR);
 }

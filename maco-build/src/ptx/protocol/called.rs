@@ -12,6 +12,7 @@ use crate::ptx::lint::Report;
 
 /// What a function is by what it does: those of consumers have barriers, and rules, of their own.
 struct Kind {
+    receives: bool,
     rmsnorm: bool,
     elementwise: bool,
     sums: bool,
@@ -21,12 +22,19 @@ struct Kind {
 impl Kind {
     fn of(function: &Function<'_>) -> Kind {
         let has = |is: Is| function.body.iter().any(is);
-        Kind { rmsnorm: has(SQUARES), elementwise: has(MADE), sums: has(PRODUCT), table: has(RAISED) }
+        // Rows that an RMSNorm prologue has made are written as received ones are.
+        Kind {
+            receives: has(RECEIVED) && !has(SQUARES),
+            rmsnorm: has(SQUARES),
+            elementwise: has(MADE),
+            sums: has(PRODUCT),
+            table: has(RAISED),
+        }
     }
 
     /// A prologue, a main loop or a table of all consumers.
     fn of_consumers(&self) -> bool {
-        self.rmsnorm || self.elementwise || self.sums || self.table
+        self.receives || self.rmsnorm || self.elementwise || self.sums || self.table
     }
 }
 
@@ -56,7 +64,7 @@ pub(in crate::ptx) fn check_called(function: &Function<'_>, report: &mut Report<
                 ),
             );
         } else if kind.of_consumers() {
-            let together = MET(statement) || kind.sums && (FETCH(statement) || FETCHED(statement));
+            let together = MET(statement) || (kind.receives || kind.sums) && (FETCH(statement) || FETCHED(statement));
             if ORDERS(statement) && !OF_BODIES(statement) && !together {
                 report.add(statement, format!("`{opcode}` in a function that all consumers run: it belongs into the entry"));
             }
@@ -64,6 +72,9 @@ pub(in crate::ptx) fn check_called(function: &Function<'_>, report: &mut Report<
     }
     let mut rules = Rules { flow: Flow::new(function), function: function.name, report };
     rules.scopes();
+    if kind.receives {
+        rules.receives();
+    }
     if kind.rmsnorm {
         rules.rmsnorm_prologue();
     }
@@ -79,14 +90,19 @@ pub(in crate::ptx) fn check_called(function: &Function<'_>, report: &mut Report<
 }
 
 impl Rules<'_, '_, '_> {
-    /// The main loop of a GEMV, in a function of its own.
-    fn sums(&mut self) {
-        let received = "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product";
+    /// Operand A is received, in a function of its own or with what reads it.
+    fn receives(&mut self) {
+        let received =
+            "other warps may not have received their elements: consumers meet (`bar.sync`) before they read them, or the function ends";
         self.always(RECEIVED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), received);
         let fetched = "weights of an RMSNorm prologue may not have come: `cp.async.wait_all` belongs before the barrier behind which consumers read them";
         self.always(FETCH, Way::Forward, FETCHED, |s| MET(s) || CALL(s) || ARRIVE(s), fetched);
         let of_others = "other warps may not have received their weights of an RMSNorm prologue: consumers meet (`bar.sync`) between that and the prologue";
         self.always(FETCHED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), of_others);
+    }
+
+    /// The main loop of a GEMV, in a function of its own.
+    fn sums(&mut self) {
         let read = "other warps may still read the stage in which sums are left: consumers meet (`bar.sync`) between products and that";
         self.always(SUMS, Way::Backward, MET, |s| PRODUCT(s) || WAIT(s), read);
         let overtaken = "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the barrier behind which it is given back";
@@ -116,7 +132,7 @@ impl Rules<'_, '_, '_> {
         self.always(RECEIVED, Way::Forward, MET, NEVER, made);
     }
 
-    /// The elementwise prologue of operand A, in a function of its own that receives it too.
+    /// The elementwise prologue of operand A, in a function of its own.
     fn elementwise_prologue(&mut self) {
         let received =
             "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the elementwise prologue";

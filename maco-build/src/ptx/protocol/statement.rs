@@ -1,5 +1,6 @@
 //! What a statement is to the protocol: the words that its rules are made of.
 
+use maco_abi::{BARRIER_OPERATIONS, CONSUMERS};
 use maco_ptx::Statement;
 
 use super::peers::of_channel;
@@ -60,7 +61,7 @@ pub(super) const PART: Is = |s| tagged(s, "part.arrive") || tagged(s, "part.leav
 /// A barrier of some of the threads.
 pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
 /// All consumers, between two operations of a body.
-pub(super) const BETWEEN_OPERATIONS: Is = |s| s.text == "bar.sync 1, 256";
+pub(super) const BETWEEN_OPERATIONS: Is = |s| op(s, "bar.sync") && s.text == format!("bar.sync {BARRIER_OPERATIONS}, {CONSUMERS}");
 /// The lanes of a warp.
 pub(super) const MET_WARP: Is = |s| op(s, "bar.warp.sync");
 /// The same of a warp that runs a task by itself and has waited in vain: the launch is aborted, and the task does not begin.

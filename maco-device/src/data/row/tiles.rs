@@ -1,10 +1,10 @@
 //! Tiles that a closure gets row by row, read and written.
 
 use super::RowView;
-use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;
 use crate::data::tile::{BY_ELEMENT, Tile};
 use crate::sync::ring::Ring;
+use maco_abi::PAGE_BYTES;
 
 /// Tiles handed out row by row. A tile of one row is the same row every time.
 pub trait RowInputs: Copy {
@@ -254,7 +254,7 @@ tuple_outputs!(A 0, B 1, C 2, D 3);
 mod tests {
     use super::RowInputs;
     use crate::Tile;
-    use crate::abi::View;
+    use maco_abi::View;
 
     /// Rows of 4 GiB and a little more are not taken for that little.
     #[test]

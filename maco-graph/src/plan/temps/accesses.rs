@@ -1,7 +1,9 @@
 //! Which calls use a tensor, and which of them a later temp in its place must wait for.
 
+use maco_abi::RANK;
+
+use super::super::PlannedCall;
 use super::super::region::tensor_of;
-use super::super::{PlannedCall, RANK};
 use super::boxes::Box;
 use crate::ir::{Graph, View, ViewAxis};
 use crate::spec::{Access as Way, Index};

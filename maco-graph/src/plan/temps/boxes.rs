@@ -1,7 +1,9 @@
 //! What a task touches of a tensor, as a box of its coordinates: the hull, which may hold more elements than the task touches.
 
+use maco_abi::{AXES, RANK};
+
+use super::super::PlannedCall;
 use super::super::region::tensor_of;
-use super::super::{AXES, PlannedCall, RANK};
 use crate::ir::{Call, View};
 use crate::spec::Index;
 

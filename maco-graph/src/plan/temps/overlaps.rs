@@ -1,6 +1,7 @@
 //! Which tasks, and which groups of them, a task of the writer overwrites elements of.
 
-use super::super::AXES;
+use maco_abi::AXES;
+
 use super::accesses::Access;
 use super::boxes::{Box, Boxes};
 use super::order::{Before, Groups, Tasks, same_layout};

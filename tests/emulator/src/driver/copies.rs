@@ -3,9 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use super::context::current;
 use super::graphs::permitted;
 use super::*;
-use crate::memory;
+use crate::memory::{self, Kind};
 
 /// # Safety
 /// As [`cuInit`].
@@ -16,7 +17,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Status {
     if bytes == 0 {
         return INVALID_VALUE;
     }
-    match memory::allocate(bytes as u64, false) {
+    match memory::allocate(bytes as u64, current!(), Kind::Plain) {
         Some(address) => {
             // SAFETY: promised by the caller.
             unsafe { *to = address };
@@ -38,7 +39,7 @@ pub extern "C" fn cuMemFree_v2(address: u64) -> Status {
 pub unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: u32) -> Status {
     healthy!();
     permitted!();
-    match memory::allocate(bytes.max(1) as u64, true) {
+    match memory::allocate(bytes.max(1) as u64, current!(), Kind::Host) {
         Some(address) => {
             // SAFETY: promised by the caller.
             unsafe { *to = address as *mut c_void };
@@ -58,11 +59,10 @@ pub extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, pointer: *mut c_void, _flags: u32) -> Status {
-    if memory::find(pointer as u64).is_none() {
-        return INVALID_VALUE;
-    }
+    let found = memory::registered::on_devices(pointer as u64).or_else(|| memory::find(pointer as u64).map(|_| pointer as u64));
+    let Some(address) = found else { return INVALID_VALUE };
     // SAFETY: promised by the caller.
-    unsafe { *to = pointer as u64 };
+    unsafe { *to = address };
     SUCCESS
 }
 
@@ -71,10 +71,11 @@ pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, pointer: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status {
     healthy!();
+    let device = current!();
     // SAFETY: promised by the caller.
     unsafe {
         *total = memory::capacity() as usize;
-        *free = (memory::capacity() - memory::live().min(memory::capacity())) as usize;
+        *free = (memory::capacity() - memory::live(device).min(memory::capacity())) as usize;
     }
     SUCCESS
 }
@@ -100,15 +101,17 @@ pub unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *mut usiz
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, attribute: u32, address: u64) -> Status {
-    let Some(found) = memory::find_whole(address) else { return INVALID_VALUE };
+    let Some(found) = memory::find(address) else { return INVALID_VALUE };
     // SAFETY: the attribute's type is what the driver says.
     unsafe {
         match attribute {
-            1 => *to.cast::<*mut c_void>() = super::context::primary(),
-            2 => *to.cast::<u32>() = if found.host { 1 } else { 2 },
+            // Mapped memory is of a device and of no context.
+            1 if found.kind == Kind::Mapped => *to.cast::<*mut c_void>() = std::ptr::null_mut(),
+            1 => *to.cast::<*mut c_void>() = super::context::primary(found.device),
+            2 => *to.cast::<u32>() = if found.kind == Kind::Host { 1 } else { 2 },
             3 | 4 => *to.cast::<u64>() = address,
             8 => *to.cast::<u32>() = 0,
-            9 => *to.cast::<c_int>() = 0,
+            9 => *to.cast::<c_int>() = found.device as c_int,
             11 => *to.cast::<u64>() = found.start,
             12 => *to.cast::<u64>() = found.end - found.start,
             _ => return NOT_SUPPORTED,
@@ -135,21 +138,21 @@ impl Rows {
         Rows { to, to_pitch: 0, from, from_pitch: 0, width: bytes as u64, height: 1, device }
     }
 
-    fn valid(&self) -> bool {
+    fn valid(&self, by: usize) -> bool {
         if self.width == 0 || self.height == 0 {
             return true;
         }
-        let holds = |start: u64, pitch: u64| memory::holds(start, pitch * (self.height - 1) + self.width);
+        let holds = |start: u64, pitch: u64| memory::copyable(by, start, pitch * (self.height - 1) + self.width);
         (!self.device.0 || holds(self.to, self.to_pitch)) && (!self.device.1 || holds(self.from, self.from_pitch))
     }
 
-    fn copy(&self) {
+    fn copy(&self, by: usize) {
         if fault() != 0 {
             return;
         }
-        if !self.valid() {
+        if !self.valid(by) {
             eprintln!(
-                "[emu] a copy of {} × {} bytes uses memory that was freed: {:#x} → {:#x}",
+                "[emu] a copy of {} × {} bytes uses memory that was freed or unmapped: {:#x} → {:#x}",
                 self.height, self.width, self.from, self.to
             );
             set_fault(crate::exec::ILLEGAL_ADDRESS);
@@ -164,12 +167,13 @@ impl Rows {
 
     unsafe fn queue(self, stream: *mut c_void, wait: bool) -> Status {
         healthy!();
-        if !self.valid() {
-            return INVALID_VALUE;
-        }
         // SAFETY: promised by the caller.
         let stream = unsafe { super::streams::of(stream) };
-        stream.push(Arc::new(move || self.copy()));
+        let device = stream.device;
+        if !self.valid(device) {
+            return INVALID_VALUE;
+        }
+        stream.push(Arc::new(move || self.copy(device)));
         if wait {
             stream.settle();
         }
@@ -190,11 +194,12 @@ pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, byte
     // Of pageable memory, the driver takes a copy before it returns.
     // SAFETY: promised by the caller.
     let (data, stream) = unsafe { (std::slice::from_raw_parts(from.cast::<u8>(), bytes).to_vec(), super::streams::of(stream)) };
-    if !rows.valid() {
+    let device = stream.device;
+    if !rows.valid(device) {
         return INVALID_VALUE;
     }
     rows.from = 0;
-    stream.push(Arc::new(move || Rows { from: data.as_ptr() as u64, ..rows }.copy()));
+    stream.push(Arc::new(move || Rows { from: data.as_ptr() as u64, ..rows }.copy(device)));
     SUCCESS
 }
 
@@ -221,6 +226,21 @@ pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, 
 pub unsafe extern "C" fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: *mut c_void) -> Status {
     // SAFETY: promised by the caller.
     unsafe { Rows::flat(to, from, bytes, (false, false)).queue(stream, false) }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyPeerAsync(
+    to: u64,
+    _to_context: *mut c_void,
+    from: u64,
+    _from_context: *mut c_void,
+    bytes: usize,
+    stream: *mut c_void,
+) -> Status {
+    // SAFETY: passed on; addresses say by themselves whose they are.
+    unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, stream) }
 }
 
 /// # Safety
@@ -295,20 +315,25 @@ pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Copy2d, stream: *mut c_
 /// Fills `count` elements of so many bytes.
 unsafe fn fill(to: u64, value: u64, bytes: usize, count: usize, stream: *mut c_void, wait: bool) -> Status {
     healthy!();
-    if !memory::holds(to, (bytes * count) as u64) || !to.is_multiple_of(bytes as u64) {
-        return INVALID_VALUE;
-    }
     // SAFETY: promised by the caller.
     let stream = unsafe { super::streams::of(stream) };
+    let device = stream.device;
+    let valid = move || memory::copyable(device, to, (bytes * count) as u64);
+    if !valid() || !to.is_multiple_of(bytes as u64) {
+        return INVALID_VALUE;
+    }
     stream.push(Arc::new(move || {
-        if !memory::holds(to, (bytes * count) as u64) {
-            eprintln!("[emu] a fill of {} bytes uses memory that was freed: {to:#x}", bytes * count);
+        if !valid() {
+            eprintln!("[emu] a fill of {} bytes uses memory that was freed or unmapped: {to:#x}", bytes * count);
             return set_fault(crate::exec::ILLEGAL_ADDRESS);
         }
         // SAFETY: live memory of the GPU.
         unsafe {
             match bytes {
-                _ if value == 0 && bytes * count >= memory::MANY => memory::clear(to, bytes * count),
+                // Mapped memory is a file's: its pages do not become zeros by being given up.
+                _ if value == 0 && bytes * count >= memory::MANY && memory::find(to).is_some_and(|found| found.kind != Kind::Mapped) => {
+                    memory::clear(to, bytes * count)
+                }
                 1 => std::ptr::write_bytes(to as *mut u8, value as u8, count),
                 2 => std::slice::from_raw_parts_mut(to as *mut u16, count).fill(value as u16),
                 _ => std::slice::from_raw_parts_mut(to as *mut u32, count).fill(value as u32),

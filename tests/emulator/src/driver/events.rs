@@ -3,9 +3,11 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex};
 
+use super::context::current;
 use super::graphs::{Captured, Work, permitted};
 use super::streams::{self, Stream};
 use super::*;
+use crate::exec::races::order::{self, Known};
 
 #[derive(Default)]
 struct State {
@@ -17,31 +19,45 @@ struct State {
 /// A point of a stream. Whoever waits for it does so also if the event is recorded anew meanwhile (driver API, `cuStreamWaitEvent`).
 #[derive(Default)]
 struct Point {
-    /// When the stream passed it.
-    passed: Mutex<Option<u64>>,
+    /// When the stream passed it, and what was before.
+    passed: Mutex<Option<(u64, Known)>>,
     changed: Condvar,
 }
 
 impl Point {
     fn pass(&self) {
-        *self.passed.lock().unwrap() = Some(crate::exec::time());
+        *self.passed.lock().unwrap() = Some((crate::exec::time(), order::of_stream()));
         self.changed.notify_all();
     }
 
-    fn wait(&self) {
+    /// Waits until the stream passes it. What was before.
+    fn wait(&self) -> Known {
         let mut passed = self.passed.lock().unwrap();
-        while passed.is_none() {
-            passed = self.changed.wait(passed).unwrap();
+        loop {
+            match &*passed {
+                Some((_, known)) => return known.clone(),
+                None => passed = self.changed.wait(passed).unwrap(),
+            }
         }
     }
 
     fn time(&self) -> Option<u64> {
-        *self.passed.lock().unwrap()
+        self.passed.lock().unwrap().as_ref().map(|&(time, _)| time)
+    }
+
+    /// Whether the stream has passed it: the host has seen so.
+    fn seen(&self) -> bool {
+        let passed = self.passed.lock().unwrap();
+        if let Some((_, known)) = &*passed {
+            order::host_saw(known);
+        }
+        passed.is_some()
     }
 }
 
 #[derive(Default)]
 pub struct Event {
+    device: usize,
     state: Mutex<State>,
 }
 
@@ -68,7 +84,7 @@ impl Event {
     /// Holds `stream` until what was recorded so far has passed.
     pub fn hold(&self, stream: &Stream) {
         if let Some(point) = self.state.lock().unwrap().last.clone() {
-            stream.push_now(Arc::new(move || point.wait()));
+            stream.push_now(Arc::new(move || order::stream_behind(&point.wait())));
         }
     }
 }
@@ -78,8 +94,9 @@ impl Event {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(to: *mut *mut c_void, _flags: u32) -> Status {
     healthy!();
+    let event = Event { device: current!(), state: Mutex::default() };
     // SAFETY: promised by the caller.
-    unsafe { *to = Arc::into_raw(Arc::new(Event::default())) as *mut c_void };
+    unsafe { *to = Arc::into_raw(Arc::new(event)) as *mut c_void };
     SUCCESS
 }
 
@@ -99,6 +116,9 @@ pub unsafe extern "C" fn cuEventRecord(handle: *mut c_void, stream: *mut c_void)
     healthy!();
     // SAFETY: promised by the caller.
     let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
+    if event.device != stream.device {
+        return INVALID_HANDLE;
+    }
     if let Some(captured) = &*stream.capture.lock().unwrap() {
         event.state.lock().unwrap().captured = Some(captured.clone());
         return SUCCESS;
@@ -137,7 +157,7 @@ pub unsafe extern "C" fn cuEventQuery(handle: *mut c_void) -> Status {
     if state.captured.is_some() {
         return CAPTURED_EVENT;
     }
-    if state.last.as_ref().is_none_or(|point| point.time().is_some()) { SUCCESS } else { NOT_READY }
+    if state.last.as_ref().is_none_or(|point| point.seen()) { SUCCESS } else { NOT_READY }
 }
 
 /// # Safety
@@ -155,9 +175,9 @@ pub unsafe extern "C" fn cuEventSynchronize(handle: *mut c_void) -> Status {
         state.last.clone()
     };
     if let Some(point) = last {
-        point.wait();
+        order::host_saw(&point.wait());
     }
-    fault()
+    fault_of(event.device)
 }
 
 /// # Safety
@@ -228,7 +248,7 @@ mod tests {
     /// The event is recorded on a stream that stands still, waited for, and recorded anew on one that goes on.
     #[test]
     fn a_wait_is_for_what_was_recorded_before_it() {
-        let [stands, goes, waits] = [Stream::new(), Stream::new(), Stream::new()];
+        let [stands, goes, waits] = [Stream::new(0), Stream::new(0), Stream::new(0)];
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
         stands.push_now(Arc::new(move || released.lock().unwrap().recv().unwrap()));

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::modules::function;
 use super::*;
+use crate::exec::races::order;
 use crate::exec::{self, Config};
 
 /// `CUlaunchAttribute`.
@@ -74,7 +75,12 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
             let from = *parameters.add(index);
             std::ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr().add(offset as usize), size as usize);
         }
+        let stream = super::streams::of(config.stream);
+        if function.device != stream.device {
+            return INVALID_HANDLE;
+        }
         let launch = Config {
+            device: stream.device,
             program,
             parameters: bytes,
             grid: config.grid,
@@ -83,7 +89,7 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
             cluster,
             multiprocessors,
         };
-        super::streams::of(config.stream).push(Arc::new(move || {
+        stream.push(Arc::new(move || {
             if fault() != 0 {
                 return;
             }
@@ -134,8 +140,10 @@ pub unsafe extern "C" fn cuLaunchHostFunc(stream: *mut c_void, work: unsafe exte
     let data = data.expose_provenance();
     // SAFETY: promised by the caller.
     unsafe { super::streams::of(stream) }.push(Arc::new(move || {
+        order::host_saw(&order::of_stream());
         // SAFETY: as above.
         unsafe { work(std::ptr::with_exposed_provenance_mut(data)) }
+        order::stream_behind(&order::of_host());
     }));
     SUCCESS
 }

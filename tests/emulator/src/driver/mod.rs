@@ -7,10 +7,18 @@ mod graphs;
 mod launches;
 mod maps;
 mod modules;
+mod peers;
+mod registered;
+mod reservations;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::memory::DEVICES;
+pub use context::devices;
 
 pub type Status = u32;
 
@@ -20,10 +28,13 @@ pub const OUT_OF_MEMORY: Status = 2;
 pub const INVALID_DEVICE: Status = 101;
 pub const INVALID_CONTEXT: Status = 201;
 pub const NO_BINARY_FOR_GPU: Status = 209;
+pub const PEER_ACCESS_UNSUPPORTED: Status = 217;
 pub const INVALID_PTX: Status = 218;
 pub const INVALID_HANDLE: Status = 400;
 pub const NOT_FOUND: Status = 500;
 pub const NOT_READY: Status = 600;
+pub const PEER_ACCESS_ALREADY_ENABLED: Status = 704;
+pub const PEER_ACCESS_NOT_ENABLED: Status = 705;
 pub const LAUNCH_TOO_LARGE: Status = 720;
 pub const NOT_SUPPORTED: Status = 801;
 pub const CAPTURE_UNSUPPORTED: Status = 900;
@@ -42,12 +53,15 @@ const ERRORS: &[(Status, &str, &str)] = &[
     (200, "CUDA_ERROR_INVALID_IMAGE\0", "device kernel image is invalid\0"),
     (201, "CUDA_ERROR_INVALID_CONTEXT\0", "invalid device context\0"),
     (209, "CUDA_ERROR_NO_BINARY_FOR_GPU\0", "no kernel image is available for execution on the device\0"),
+    (217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED\0", "peer access is not supported between these two devices\0"),
     (218, "CUDA_ERROR_INVALID_PTX\0", "a PTX JIT compilation failed\0"),
     (400, "CUDA_ERROR_INVALID_HANDLE\0", "invalid resource handle\0"),
     (500, "CUDA_ERROR_NOT_FOUND\0", "named symbol not found\0"),
     (600, "CUDA_ERROR_NOT_READY\0", "device not ready\0"),
     (700, "CUDA_ERROR_ILLEGAL_ADDRESS\0", "an illegal memory access was encountered\0"),
     (702, "CUDA_ERROR_LAUNCH_TIMEOUT\0", "the launch timed out and was terminated\0"),
+    (704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED\0", "peer access is already enabled\0"),
+    (705, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED\0", "peer access has not been enabled\0"),
     (715, "CUDA_ERROR_ILLEGAL_INSTRUCTION\0", "an illegal instruction was encountered\0"),
     (716, "CUDA_ERROR_MISALIGNED_ADDRESS\0", "misaligned address\0"),
     (719, "CUDA_ERROR_LAUNCH_FAILED\0", "unspecified launch failure\0"),
@@ -60,15 +74,21 @@ const ERRORS: &[(Status, &str, &str)] = &[
     (908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD\0", "attempt to terminate a thread-local capture sequence from another thread\0"),
 ];
 
-/// What a launch ended with: from then on every call returns it, as with a destroyed context.
-static FAULT: AtomicU32 = AtomicU32::new(0);
+/// What a launch of each device ended with: from then on every call in its context returns it, as with a destroyed context.
+static FAULTS: [AtomicU32; DEVICES] = [const { AtomicU32::new(0) }; DEVICES];
 
+pub fn fault_of(device: usize) -> Status {
+    FAULTS[device].load(Ordering::Acquire)
+}
+
+/// The fault of the current context's device. Threads of streams have their stream's context.
 pub fn fault() -> Status {
-    FAULT.load(Ordering::Acquire)
+    fault_of(context::current_device().unwrap_or(0))
 }
 
 pub fn set_fault(code: Status) {
-    let _ = FAULT.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire);
+    let fault = &FAULTS[context::current_device().unwrap_or(0)];
+    let _ = fault.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire);
 }
 
 /// Returns the fault, if there was one.
@@ -96,10 +116,10 @@ macro_rules! unsupported {
     };
 }
 unsupported!(
-    cuMemAllocManaged cuMemAddressReserve cuMemCreate cuMemMap cuMemUnmap cuMemRelease cuMemSetAccess cuMemAllocAsync cuMemFreeAsync
+    cuMemAllocManaged cuMemAllocAsync cuMemFreeAsync
     cuMemAllocFromPoolAsync cuLaunchCooperativeKernel cuStreamAddCallback cuGraphAddKernelNode_v2 cuGraphKernelNodeGetParams_v2
     cuTensorMapEncodeIm2col cuTensorMapReplaceAddress cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialClusterSize cuModuleGetGlobal_v2
-    cuDeviceCanAccessPeer cuCtxEnablePeerAccess cuMemcpyPeerAsync cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuStreamWriteValue32_v2
+    cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuStreamWriteValue32_v2
     cuStreamWaitValue32_v2 cuLibraryLoadData cuLibraryGetKernel cuProfilerStart cuProfilerStop cuMemAllocPitch_v2 cuMemcpy3DAsync_v2
 );
 

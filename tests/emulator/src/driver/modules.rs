@@ -6,17 +6,21 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::context::current;
 use super::graphs::permitted;
 use super::*;
+use crate::memory::Kind;
 use crate::ptx::Module;
 use crate::ptx::inst::Program;
 
 pub struct Loaded {
+    device: usize,
     module: Module,
     functions: Mutex<HashMap<String, Arc<Function>>>,
 }
 
 pub struct Function {
+    pub device: usize,
     pub program: Arc<Program>,
     /// Dynamic shared memory that was allowed.
     pub dynamic: AtomicU32,
@@ -42,6 +46,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 ) -> Status {
     healthy!();
     permitted!();
+    let device = current!();
     // SAFETY: any image has four bytes.
     let magic = unsafe { image.cast::<[u8; 4]>().read() };
     // Texts begin with a comment or a directive; all else is machine code, or nothing.
@@ -51,10 +56,10 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     // SAFETY: other images are terminated texts.
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().into_owned();
     crate::exec::counts::keep_text(&text);
-    match Module::new(text, &mut |bytes| crate::memory::allocate(bytes, false).unwrap_or(0)) {
+    match Module::new(text, &mut |bytes| crate::memory::allocate(bytes, device, Kind::Plain).unwrap_or(0)) {
         Ok(module) => {
             // SAFETY: promised by the caller.
-            unsafe { *to = Box::into_raw(Box::new(Loaded { module, functions: Mutex::default() })).cast() };
+            unsafe { *to = Box::into_raw(Box::new(Loaded { device, module, functions: Mutex::default() })).cast() };
             SUCCESS
         }
         Err(text) => {
@@ -95,7 +100,8 @@ pub unsafe extern "C" fn cuModuleGetFunction(to: *mut *mut c_void, module: *mut 
         Some(function) => function.clone(),
         None => match loaded.module.program(&name) {
             Ok(program) => {
-                let function = Arc::new(Function { program: Arc::new(program), dynamic: AtomicU32::new(48 << 10) });
+                let (device, program) = (loaded.device, Arc::new(program));
+                let function = Arc::new(Function { device, program, dynamic: AtomicU32::new(48 << 10) });
                 functions.insert(name, function.clone());
                 function
             }

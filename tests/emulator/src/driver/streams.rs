@@ -4,21 +4,27 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
+use super::context::current;
 use super::graphs::{Capture, Captured, Work, permitted};
 use super::*;
+use crate::exec::races::order::{self, Known};
 
 /// What is done in its turn; graphs do it again and again.
 pub type Task = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
 struct Queue {
-    tasks: VecDeque<Task>,
+    /// With what the host had seen when they were queued.
+    tasks: VecDeque<(Task, Known)>,
+    /// What has happened before, and in what was done.
+    known: Known,
     /// A task is being done.
     busy: bool,
     closed: bool,
 }
 
 pub struct Stream {
+    pub device: usize,
     queue: Mutex<Queue>,
     changed: Condvar,
     pub capture: Mutex<Option<Captured>>,
@@ -30,13 +36,16 @@ fn all() -> &'static Mutex<Vec<Weak<Stream>>> {
 }
 
 impl Stream {
-    pub fn new() -> Arc<Stream> {
-        let stream = Arc::new(Stream { queue: Mutex::default(), changed: Condvar::new(), capture: Mutex::new(None) });
+    pub fn new(device: usize) -> Arc<Stream> {
+        let stream = Arc::new(Stream { device, queue: Mutex::default(), changed: Condvar::new(), capture: Mutex::new(None) });
         let worker = stream.clone();
         std::thread::Builder::new()
             .name("emulated stream".into())
             .stack_size(8 << 20)
-            .spawn(move || worker.work())
+            .spawn(move || {
+                super::context::cuCtxSetCurrent(super::context::primary(device));
+                worker.work();
+            })
             .expect("a thread for a stream");
         let mut all = all().lock().unwrap();
         all.retain(|stream| stream.strong_count() > 0);
@@ -46,7 +55,7 @@ impl Stream {
 
     fn work(&self) {
         loop {
-            let task = {
+            let (task, known) = {
                 let mut queue = self.queue.lock().unwrap();
                 loop {
                     if let Some(task) = queue.tasks.pop_front() {
@@ -61,7 +70,9 @@ impl Stream {
                     queue = self.changed.wait(queue).unwrap();
                 }
             };
+            order::stream_behind(&known);
             task();
+            self.queue.lock().unwrap().known = order::of_stream();
         }
     }
 
@@ -74,13 +85,17 @@ impl Stream {
     }
 
     pub fn push_now(&self, task: Task) {
-        self.queue.lock().unwrap().tasks.push_back(task);
+        self.queue.lock().unwrap().tasks.push_back((task, order::of_host()));
         self.changed.notify_all();
     }
 
     pub fn idle(&self) -> bool {
         let queue = self.queue.lock().unwrap();
-        queue.tasks.is_empty() && !queue.busy
+        let idle = queue.tasks.is_empty() && !queue.busy;
+        if idle {
+            order::host_saw(&queue.known);
+        }
+        idle
     }
 
     pub fn settle(&self) {
@@ -88,17 +103,19 @@ impl Stream {
         while !queue.tasks.is_empty() || queue.busy {
             queue = self.changed.wait(queue).unwrap();
         }
+        order::host_saw(&queue.known);
     }
 }
 
-/// The stream of a handle; the default one of null and the two special ones.
+/// The stream of a handle; of null and the two special ones, the default one of the current context.
 ///
 /// # Safety
 /// The handle is one of these, or of a stream that lives.
 pub unsafe fn of(handle: *mut c_void) -> Arc<Stream> {
-    static DEFAULT: OnceLock<Arc<Stream>> = OnceLock::new();
+    static DEFAULTS: [OnceLock<Arc<Stream>>; DEVICES] = [const { OnceLock::new() }; DEVICES];
     if (handle as usize) < 16 {
-        return DEFAULT.get_or_init(Stream::new).clone();
+        let device = super::context::current_device().unwrap_or(0);
+        return DEFAULTS[device].get_or_init(|| Stream::new(device)).clone();
     }
     let raw = handle as *const Stream;
     // SAFETY: promised by the caller.
@@ -119,9 +136,10 @@ pub fn leave(capture: &Arc<Capture>) {
     }
 }
 
-pub fn settle_all() {
+/// Waits for all streams of a device.
+pub fn settle_all(device: usize) {
     let streams: Vec<_> = all().lock().unwrap().iter().filter_map(Weak::upgrade).collect();
-    for stream in streams {
+    for stream in streams.into_iter().filter(|stream| stream.device == device) {
         stream.settle();
     }
 }
@@ -131,8 +149,9 @@ pub fn settle_all() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(to: *mut *mut c_void, _flags: u32) -> Status {
     healthy!();
+    let device = current!();
     // SAFETY: promised by the caller.
-    unsafe { *to = Arc::into_raw(Stream::new()) as *mut c_void };
+    unsafe { *to = Arc::into_raw(Stream::new(device)) as *mut c_void };
     SUCCESS
 }
 
@@ -166,7 +185,7 @@ pub unsafe extern "C" fn cuStreamSynchronize(handle: *mut c_void) -> Status {
         return CAPTURE_UNSUPPORTED;
     }
     stream.settle();
-    fault()
+    fault_of(stream.device)
 }
 
 /// # Safety
@@ -182,8 +201,8 @@ pub unsafe extern "C" fn cuStreamQuery(handle: *mut c_void) -> Status {
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCtx(_handle: *mut c_void, to: *mut *mut c_void) -> Status {
+pub unsafe extern "C" fn cuStreamGetCtx(handle: *mut c_void, to: *mut *mut c_void) -> Status {
     // SAFETY: promised by the caller.
-    unsafe { *to = super::context::primary() };
+    unsafe { *to = super::context::primary(of(handle).device) };
     SUCCESS
 }

@@ -2,6 +2,7 @@
 
 use super::registers::{Bases, each_lane, get, set};
 use super::{Fault, ILLEGAL_ADDRESS, LOCAL_WINDOW, Launch, MISALIGNED_ADDRESS, SHARED_WINDOW, Warp};
+use crate::memory::{Allocation, Kind};
 use crate::ptx::inst::*;
 use crate::ptx::module::SHARED_START;
 
@@ -73,6 +74,7 @@ impl Launch {
             return Ok(&raw mut warp.local[lane * size as usize + at as usize]);
         }
         match crate::memory::find(address) {
+            Some(found) if !found.usable_by(self.config.device) => Err(Fault::new(ILLEGAL_ADDRESS, self.denied(&found, address))),
             Some(found) if address + bytes <= found.end => {
                 self.last = (found.start, found.end);
                 self.failed = 32;
@@ -84,6 +86,13 @@ impl Launch {
             )),
             None => Err(Fault::new(ILLEGAL_ADDRESS, format!("{bytes} bytes at {address:#x} are not allocated"))),
         }
+    }
+
+    /// Why the launch's device may not use an allocation.
+    fn denied(&self, found: &Allocation, address: u64) -> String {
+        let (own, owner) = (self.config.device, found.device);
+        let why = if found.kind == Kind::Mapped { "no cuMemSetAccess for it" } else { "no peer access was enabled" };
+        format!("device {own} may not use memory of device {owner} at {address:#x}: {why}")
     }
 
     #[inline(always)]

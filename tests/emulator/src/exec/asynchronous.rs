@@ -127,7 +127,7 @@ impl Launch {
     }
 
     fn finish(&mut self, pending: Pending) -> Result<(), Fault> {
-        let of = pending.of;
+        let (of, device) = (pending.of, self.config.device);
         match pending.copy {
             Copy::Load { ctas, to, from, bytes, mbarrier, barrier_ctas, clock } => {
                 self.owned(from, u64::from(bytes))?;
@@ -151,7 +151,7 @@ impl Launch {
                 }
                 map.runs(&at[..map.rank as usize], |offset, address, before, inside, _| {
                     if inside > 0 {
-                        if !crate::memory::holds(address, u64::from(inside)) {
+                        if !crate::memory::usable(device, address, u64::from(inside)) {
                             return Err(format!(
                                 "a tensor copy at {:?} reads {inside} bytes at {address:#x}, which are not allocated: {map:?}",
                                 &at[..map.rank as usize]
@@ -197,7 +197,7 @@ impl Launch {
                 let mut pieces = Vec::new();
                 map.runs(&at[..map.rank as usize], |offset, address, before, inside, _| {
                     if inside > 0 {
-                        if !crate::memory::holds(address, u64::from(inside)) {
+                        if !crate::memory::usable(device, address, u64::from(inside)) {
                             return Err(format!(
                                 "a tensor copy at {:?} writes {inside} bytes at {address:#x}, which are not allocated: {map:?}",
                                 &at[..map.rank as usize]
@@ -242,10 +242,12 @@ impl Launch {
     }
 
     pub(super) fn owned(&self, address: u64, bytes: u64) -> Result<(), Fault> {
-        if crate::memory::holds(address, bytes) {
+        if crate::memory::usable(self.config.device, address, bytes) {
             return Ok(());
         }
-        Err(Fault::new(ILLEGAL_ADDRESS, format!("a bulk copy of {bytes} bytes at {address:#x}, which are not allocated")))
+        let text =
+            format!("a bulk copy of {bytes} bytes at {address:#x}, which are not allocated, or not for device {}", self.config.device);
+        Err(Fault::new(ILLEGAL_ADDRESS, text))
     }
 
     /// Changes an mbarrier of a CTA.

@@ -13,8 +13,9 @@ mod interp;
 mod lanes;
 mod matrix;
 mod mbarrier;
+mod pace;
 mod proxies;
-mod races;
+pub mod races;
 mod registers;
 mod report;
 pub mod tensor;
@@ -59,6 +60,7 @@ impl From<String> for Fault {
 
 #[derive(Clone)]
 pub struct Config {
+    pub device: usize,
     pub program: Arc<Program>,
     pub parameters: Vec<u8>,
     pub grid: [u32; 3],
@@ -67,6 +69,13 @@ pub struct Config {
     /// CTAs of a cluster, along x.
     pub cluster: u32,
     pub multiprocessors: u32,
+}
+
+impl Config {
+    /// Warps of a CTA.
+    fn warps(&self) -> usize {
+        self.block.iter().product::<u32>().div_ceil(32) as usize
+    }
 }
 
 #[derive(Default, Clone, Copy)]
@@ -223,6 +232,7 @@ pub struct Launch {
     patience: u64,
     /// The lane whose access failed.
     failed: u32,
+    pace: pace::Pace,
     proxies: proxies::Proxies,
     races: races::Races,
     counts: counts::Counts,
@@ -237,7 +247,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
     use std::sync::atomic::Ordering;
     let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let seed = crate::settings::number("EMU_SEED", 1);
-    let begin = CLOCK.load(Ordering::Relaxed);
+    let (pace, begin) = pace::Pace::begin(config.device, CLOCK.load(Ordering::Relaxed));
     let program = config.program.clone();
     let started = std::time::Instant::now();
     let mut launch = Launch {
@@ -264,8 +274,9 @@ pub fn run(config: Config) -> Result<u64, Fault> {
         warned: false,
         patience: 1,
         failed: 32,
+        pace,
         proxies: proxies::Proxies::new(),
-        races: races::Races::new(),
+        races: races::Races::new(&config),
         counts: counts::Counts::new(),
         config,
     };
@@ -309,7 +320,7 @@ impl Launch {
             self.add_cluster();
         }
         while !self.active.is_empty() || !self.copies.is_empty() {
-            self.finish_copies()?;
+            self.in_order(Launch::finish_copies)?;
             let mut longest = 0;
             let mut ended = false;
             let count = self.active.len();
@@ -321,7 +332,7 @@ impl Launch {
                     continue;
                 }
                 let quantum = 24 + self.random.below(160);
-                let steps = self.turn(warp, quantum)?;
+                let steps = self.in_order(|launch| launch.turn(warp, quantum))?;
                 longest = longest.max(steps);
                 ended |= self.warps[warp].live == 0;
             }
@@ -337,6 +348,7 @@ impl Launch {
                 let text = format!("the launch has taken {} virtual ms\n{}", (self.now - self.begin) / 1_000_000, self.standing());
                 return Err(Fault::new(LAUNCH_TIMEOUT, text));
             }
+            self.pace.keep(self.now, self.tick);
         }
         Ok(())
     }

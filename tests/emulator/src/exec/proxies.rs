@@ -41,13 +41,9 @@ impl Launch {
         ((warp.cta * warps_of_cta + warp.index as usize) * 32 + lane) as u32
     }
 
-    fn warps_of_cta(&self) -> usize {
-        self.config.block.iter().product::<u32>().div_ceil(32) as usize
-    }
-
     pub(super) fn wrote_shared(&mut self, warp: &Warp, lane: usize, address: u32, bytes: u32) {
         let at = self.proxies.tick();
-        let thread = Self::thread_of(warp, lane, self.warps_of_cta());
+        let thread = Self::thread_of(warp, lane, self.config.warps());
         let (cta, place) = self.shared_place(address, warp.cta);
         for unit in place / 16..=(place + bytes - 1) / 16 {
             self.ctas[cta].written[unit as usize] = Written { at, thread };
@@ -56,7 +52,7 @@ impl Launch {
 
     pub(super) fn wrote_global(&mut self, warp: &Warp, lane: usize, address: u64, bytes: u32) {
         let at = self.proxies.tick();
-        let thread = Self::thread_of(warp, lane, self.warps_of_cta());
+        let thread = Self::thread_of(warp, lane, self.config.warps());
         for unit in address / 16..=(address + u64::from(bytes) - 1) / 16 {
             self.proxies.global.insert(unit, Written { at, thread });
         }
@@ -93,7 +89,7 @@ impl Launch {
     }
 
     fn missing(&mut self, written: Written, place: String, of: Of) -> Result<(), Fault> {
-        let threads = self.warps_of_cta() as u32 * 32;
+        let threads = self.config.warps() as u32 * 32;
         let (cta, thread) = (written.thread / threads, written.thread % threads);
         let text = format!("no fence.proxy.async between a store of CTA {cta}, thread {thread}, to {place} and its use by the async proxy");
         if self.proxies.fatal {

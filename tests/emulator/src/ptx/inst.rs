@@ -168,6 +168,8 @@ pub const F_RELU: u8 = 16;
 pub const F_RELAXED: u8 = 1;
 pub const F_ACQUIRES: u8 = 2;
 pub const F_RELEASES: u8 = 4;
+/// For all devices and the host; others are for the device or less.
+pub const F_SYSTEM: u8 = 8;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Inst {

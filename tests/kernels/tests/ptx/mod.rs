@@ -16,7 +16,7 @@ use maco_build::ptx::{Module, split};
 #[allow(unused_imports, reason = "as above")]
 pub use order::{FENCES, unseen, unseen_fences};
 #[allow(unused_imports, reason = "as above")]
-pub use registers::nothing_spills;
+pub use registers::few_words_spill;
 pub use rounds::left_out;
 
 /// One entry of the embedded device code.

@@ -4,33 +4,33 @@
 #[allow(unreachable_code, clippy::diverging_sub_expression)]
 #[path = "../../../../maco-device/src/worker/dependency_poller.rs"]
 mod dependency_poller;
+// As above.
+#[allow(unreachable_code, clippy::diverging_sub_expression)]
+#[path = "../../../../maco-device/src/worker/rest.rs"]
+mod rest;
 #[allow(dead_code)]
 #[path = "../../../../maco-device/src/worker/watchdog.rs"]
 mod watchdog;
 
-use maco_device::abi::{Launch, SchedulerPartition};
+use maco_abi::{Launch, SchedulerPartition};
 use maco_device::protocol::{self, Machine, Patience, Run};
 
 use crate::hardware::special;
 use crate::machine::{Lane, Warp};
 use crate::shared_memory::{SharedMemory, place};
+use rest::Rest;
 use watchdog::{polled, pushed, slot};
 
 /// The warp that publishes tasks.
 pub unsafe fn control(smem: SharedMemory, launch: *const Launch) {
     // SAFETY: passed on from the caller.
-    unsafe { dependency_poller::run(smem, launch) }
+    unsafe { dependency_poller::run(smem, launch).run(launch) }
 }
 
-/// See `maco-device/src/worker/watchdog.rs`.
-pub unsafe fn stop(smem: SharedMemory, run: &Run, published: u32) {
+/// Publishes no further task after the first `published`, but those that have begun, and waits for their ends.
+pub unsafe fn stop(launch: *const Launch, published: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { watchdog::stop(&Warp, smem, run, published) }
-}
-
-unsafe fn supervise(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::supervise(&Warp, smem, run, published) }
+    unsafe { Rest::stop(published).run(launch) }
 }
 
 unsafe fn stuck(smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {

@@ -52,6 +52,33 @@ bar.sync 5, 256; // of sums
     }
 }
 
+/// What an entry calls to receive operand A: consumers meet there.
+#[test]
+fn what_receives_keeps_to_its_barriers() {
+    const RECEIVES: &str = "\
+cp.async.cg.shared.global [%r41], [%rd20], 16;
+$POLL:
+// maco: in_band.load
+ld.relaxed.gpu.global.v4.u32 {%r42, %r43, %r44, %r45}, [%rd21];
+@%p1 bra $POLL;
+// maco: receive
+st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
+cp.async.wait_all;
+bar.sync 5, 256; // of received elements
+";
+    assert_eq!(called(RECEIVES), Vec::<String>::new());
+    for (line, instead, word) in [
+        ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
+        ("cp.async.wait_all;", "", "weights of an RMSNorm prologue may not have come"),
+        ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
+        ("bar.sync 5, 256; // of received elements", "", "their weights of an RMSNorm prologue"),
+        ("bar.sync 5, 256; // of received elements", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+    ] {
+        let broken = RECEIVES.replacen(line, instead, 1);
+        assert!(broken != RECEIVES && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
+    }
+}
+
 /// What an entry calls to receive operand A and run its elementwise prologue: consumers meet there.
 #[test]
 fn an_elementwise_prologue_keeps_to_its_barriers() {

@@ -225,7 +225,7 @@ impl Launch {
         if !address.is_multiple_of(64) {
             return Err(Fault::new(MISALIGNED_ADDRESS, format!("tensor map at {address:#x}, which is not a multiple of 64")));
         }
-        if !crate::memory::holds(address, BYTES as u64) {
+        if !crate::memory::usable(self.config.device, address, BYTES as u64) {
             return Err(Fault::new(ILLEGAL_ADDRESS, format!("tensor map at {address:#x}, which is not allocated")));
         }
         // SAFETY: allocated, as was just seen.

@@ -127,7 +127,7 @@ impl Launch {
                 let address = Self::address(bases, i, lane);
                 let at = self.reach(warp, i.space, address, bytes.into(), lane)?;
                 if self.races.on {
-                    self.note_atomic(warp, i, address);
+                    self.note_atomic(warp, i, address)?;
                 }
                 let b = get(bases, i.b, wide, lane);
                 let c = if i.c == NONE { 0 } else { get(bases, i.c, wide, lane) };

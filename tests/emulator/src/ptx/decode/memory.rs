@@ -4,12 +4,14 @@ use super::instruction::Parsed;
 use super::operands::Operand;
 use super::*;
 
-/// What an access of memory or a fence orders.
+/// What an access of memory or a fence orders, and for whom.
 fn order(p: &Parsed<'_>) -> u8 {
     let both = p.base == "membar" || p.has("acq_rel") || p.has("sc");
     let acquires = if both || p.has("acquire") { F_ACQUIRES } else { 0 };
     let releases = if both || p.has("release") { F_RELEASES } else { 0 };
-    acquires | releases
+    // Accesses of these two kinds have no scope of their own.
+    let system = if p.has("sys") || p.has("volatile") || p.has("mmio") { F_SYSTEM } else { 0 };
+    acquires | releases | system
 }
 
 /// Whether a load or a store is a weak one, and what it orders.

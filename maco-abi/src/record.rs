@@ -29,8 +29,34 @@ pub const fn served(records: u32, workers: u32, schedulers: u32) -> u32 {
     }
 }
 
-/// Lowest bit of [`Record::kind`] that is not of the `KIND_*` value: above them a consumer warp's number, plus 1, if it ran the task by itself.
-pub const KIND_BITS: u32 = 8;
+/// Lowest bit of [`Record::kind`] that is not of the `KIND_*` value.
+const KIND_BITS: u32 = 8;
+
+/// What a record is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordKind {
+    /// One of the `KIND_*` values.
+    pub kind: u32,
+    /// The consumer warp that ran the task by itself, if one did.
+    pub warp: Option<u32>,
+}
+
+impl RecordKind {
+    /// In [`Record::kind`].
+    pub const fn encode(self) -> u32 {
+        let warp = match self.warp {
+            Some(warp) => warp + 1,
+            None => 0,
+        };
+        self.kind | warp << KIND_BITS
+    }
+
+    /// From [`Record::kind`].
+    pub const fn decode(word: u32) -> RecordKind {
+        let warp = word >> KIND_BITS;
+        RecordKind { kind: word & ((1 << KIND_BITS) - 1), warp: if warp > 0 { Some(warp - 1) } else { None } }
+    }
+}
 
 /// One span of one role, or of a scheduler: 16 bytes. Times are the low words of the worker's clock; records of a role end in the order in which
 /// they lie, or nearly so where several warps note. But behind what a warp ran by itself lies what it had waited before, which ended where that begins.
@@ -41,7 +67,7 @@ pub struct Record {
     pub start: u32,
     /// Ticks that it lasted.
     pub ticks: u32,
-    /// One of the `KIND_*` values, and above [`KIND_BITS`] whose.
+    /// A [`RecordKind`], encoded.
     pub kind: u32,
     /// Index of the task in the plan.
     pub task: u32,
@@ -79,3 +105,18 @@ const _: () = {
     assert!(size_of::<Record>() == 16);
     assert!(size_of::<Profile>() == 64);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_survive() {
+        for kind in KIND_WAIT..=KIND_SERVE {
+            for warp in [None, Some(0), Some(7)] {
+                let kind = RecordKind { kind, warp };
+                assert_eq!(RecordKind::decode(kind.encode()), kind);
+            }
+        }
+    }
+}

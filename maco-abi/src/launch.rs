@@ -1,49 +1,17 @@
-//! A launch as the host writes it: views, tensor maps, tables, the words of a plan, and the black box.
+//! A launch as the host writes it: tables, the words of a plan, and the black box.
 
-use super::NO_COUNTER;
-
-/// [`View::map`] of a view without a tensor map.
-pub const NO_MAP: u32 = u32::MAX;
-/// Bit of [`View::map`]: no task of the graph writes the tensor.
-pub const UNWRITTEN: u32 = 1 << 31;
-
-/// A rectangular view of a tensor in memory, 32 bytes. Rank 1 is one row; axes before the last two are folded into planes.
-#[repr(C, align(32))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    /// Address of element (0, 0, 0): device memory on a GPU, host memory on the CPU.
-    pub base: u64,
-    /// Rows of a plane.
-    pub rows: u32,
-    /// Columns of a plane.
-    pub cols: u32,
-    /// Elements from one row to the next.
-    pub row_stride: u32,
-    /// Elements from one column to the next; 1 unless transposed. Of the input of an elementwise prologue: see [`super::elementwise_prologue`].
-    pub col_stride: u32,
-    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many planes there are. Of the last view of a task with
-    /// [`super::RMSNORM_PROLOGUE`] or [`super::ELEMENTWISE_PROLOGUE`]: the number of the prologue, a multiple of eight above 0.
-    pub plane_stride: u32,
-    /// Index into [`Launch::maps`], perhaps with [`UNWRITTEN`], or [`NO_MAP`]. Of the weights of an RMSNorm prologue: the bits of epsilon, an `f32`. Of the input of an
-    /// elementwise prologue: the prologue's instance.
-    pub map: u32,
-}
-
-/// A `CUtensorMap`: 128 opaque bytes at a 64-byte boundary, encoded by the driver.
-#[repr(C, align(128))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TensorMap(pub [u64; 16]);
+use crate::wait::NO_COUNTER;
 
 /// Everything a launch needs, in device memory: written when the plan is made or its arguments change, never a kernel parameter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// `[Descriptor]`: lists, each of which ends with [`super::OP_END`], then tasks that are claimed, then [`super::AHEAD`] more end entries
+    /// `[Descriptor]`: lists, each of which ends with [`crate::OP_END`], then tasks that are claimed, then [`crate::AHEAD`] more end entries
     /// (prefetch reads past a list).
     pub descriptors: u64,
     /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
     pub starts: u64,
-    /// `[View]`, at least [`super::OPERANDS`]; the views of one call lie together.
+    /// `[ViewEntry]`, at least [`crate::OPERANDS`]; those of one call lie together.
     pub views: u64,
     /// `[TensorMap]`
     pub maps: u64,
@@ -78,7 +46,7 @@ pub struct Launch {
     pub deadline_polls: u32,
     /// Seed of the delays before waits, loads, stores and signals, when the device code is a delayed build.
     pub delays: u32,
-    /// `[Profile; workers + schedulers]`, then `[Record; workers * ROLES * records]` and `[Record; schedulers * served(records, ..)]` ([`super::served`]), or 0:
+    /// `[Profile; workers + schedulers]`, then `[Record; workers * ROLES * records]` and `[Record; schedulers * served(records, ..)]` ([`crate::served`]), or 0:
     /// nothing is recorded. Looked at by code that records only.
     pub profile: u64,
     /// Most records of one role of a worker.
@@ -87,16 +55,20 @@ pub struct Launch {
     pub executors: u32,
     /// `[f32]`: split-K partial sums, chunk after chunk.
     pub partials: u64,
-    /// `[u32]`, one per chunk of `partials`, of which that of a tile's first chunk is used: the fix-up word, 0 between launches ([`crate::protocol::SplitKPart`]).
+    /// `[u32]`, one per chunk of `partials`, of which that of a tile's first chunk is used: the fix-up word, 0 between launches (`maco_device::protocol::SplitKPart`).
     pub arrived: u64,
     /// Temporary tensors of two-byte elements with in-band flags, [`Launch::in_band_bytes`] bytes.
     pub in_band: u64,
-    /// `[u32]`, one per element of `in_band`, in the same order: the element's bits, and above them the flag of the launch that wrote it ([`super::epoch`]).
+    /// `[u32]`, one per element of `in_band`, in the same order: the element's bits, and above them the flag of the launch that wrote it ([`crate::epoch`]).
     pub in_band_words: u64,
     /// Bytes of `in_band`, gaps between tensors included; 0 for none.
     pub in_band_bytes: u32,
     /// Explicit padding.
     pub reserved: u32,
+    /// [`crate::InjectedFault`], for tests alone. Looked at by code that is built for it only.
+    pub fault: u64,
+    /// [`crate::Ranks`], or 0: the plan has one rank. Looked at by collectives only.
+    pub ranks: u64,
 }
 
 /// [`Launch::schedule`]: a list per worker.
@@ -106,8 +78,14 @@ pub const TICKETS: u32 = 1;
 /// [`Launch::schedule`]: schedulers push.
 pub const PUSHED: u32 = 2;
 
+/// The in-band flag of launch `launch`: the upper half of each word of a tensor with in-band flags. It repeats after 65,536 launches. Zero is the flag of the launch
+/// before launch 0.
+pub const fn epoch(launch: u32) -> u32 {
+    launch.wrapping_add(1) << 16
+}
+
 /// The tasks and counters of one scheduler. `image` is its memory at the start of a launch; `memory` is where that lies if it does not fit shared memory. See
-/// [`crate::protocol::Layout`].
+/// `maco_device::protocol::Layout`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerPartition {
@@ -133,7 +111,7 @@ pub const LAUNCH: u32 = 1 << 16;
 pub const MAX_EXECUTORS: u32 = LAUNCH / 2 - 1;
 
 /// What executor `executor` of `executors` adds when it enters a launch, and when it leaves: 1, and the first executor the rest of [`LAUNCH`]. So the upper half counts
-/// launches without a reset by the last executor. It wraps after 65,536 launches, as in-band flags ([`super::epoch`]) and parities do.
+/// launches without a reset by the last executor. It wraps after 65,536 launches, as in-band flags ([`crate::epoch`]) and parities do.
 pub const fn arrival_increment(executor: u32, executors: u32) -> u32 {
     if executor == 0 { LAUNCH - (executors - 1) } else { 1 }
 }
@@ -172,7 +150,7 @@ pub struct BlackBox {
     pub sm: u32,
     /// Task index in the plan.
     pub task: u32,
-    /// Counter it waited for.
+    /// Counter it waited for: a [`crate::CounterIndex`].
     pub counter: u32,
     /// Arrivals needed.
     pub expected: u32,
@@ -193,7 +171,7 @@ impl BlackBox {
         worker: 0,
         sm: 0,
         task: u32::MAX,
-        counter: NO_COUNTER,
+        counter: NO_COUNTER.0,
         expected: 0,
         seen: 0,
         polls: 0,
@@ -214,9 +192,7 @@ pub const REPORT_STUCK: u32 = 3;
 pub const REPORT_ABSENT: u32 = 4;
 
 const _: () = {
-    assert!(size_of::<View>() == 32);
-    assert!(size_of::<TensorMap>() == 128);
-    assert!(size_of::<Launch>() == 176 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<Launch>() == 192 && core::mem::offset_of!(Launch, delays) == 116);
     assert!(size_of::<SchedulerPartition>() == 40);
     assert!(size_of::<State>() == 128);
     assert!(size_of::<BlackBox>() == 64);

@@ -1,0 +1,182 @@
+//! The messages of a plan of several ranks: a piece of the symmetric memory that the ranks' plans share, and what device code reads of it.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use maco_abi::Ranks;
+use maco_ranks::{Block, Error as RanksError, Group};
+
+use crate::channel::SymmetricMemory;
+use crate::device::Device;
+use crate::error::Error;
+use crate::gpu::RankTable;
+use crate::lower::PlanMessages;
+
+/// Bytes of each rank's symmetric memory for the messages of all plans, unless it is set.
+pub(crate) const MESSAGE_MEMORY: usize = 64 << 20;
+
+/// The symmetric memory of a communicator's plans, made when the first plan needs it.
+#[derive(Debug)]
+pub(crate) struct PlanArena {
+    bytes: AtomicUsize,
+    /// One for each device that this rank plans for.
+    made: Mutex<Vec<(Device, Arc<Shared>)>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    memory: SymmetricMemory,
+    /// Blocks of plans that this rank has dropped. They are free when all ranks have dropped them.
+    dropped: Mutex<Vec<Block>>,
+}
+
+impl Default for PlanArena {
+    fn default() -> PlanArena {
+        PlanArena { bytes: AtomicUsize::new(MESSAGE_MEMORY), made: Mutex::default() }
+    }
+}
+
+impl PlanArena {
+    /// See `Communicator::set_message_memory`. Whether the memory was not made yet.
+    pub(crate) fn set_bytes(&self, bytes: usize) -> bool {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.is_empty() {
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
+        made.is_empty()
+    }
+
+    /// Most bytes that were in use at once, on each rank.
+    pub(crate) fn high_water(&self) -> usize {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.iter().map(|(_, shared)| shared.memory.high_water()).max().unwrap_or(0)
+    }
+
+    /// All ranks call it at the same plan.
+    fn get(&self, group: &Arc<Group>, device: &Device) -> Result<Arc<Shared>, Error> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, shared)) = made.iter().find(|(known, _)| known == device) {
+            return Ok(shared.clone());
+        }
+        let memory = SymmetricMemory::new(group.clone(), device, self.bytes.load(Ordering::Relaxed))?;
+        let shared = Arc::new(Shared { memory, dropped: Mutex::default() });
+        made.push((device.clone(), shared.clone()));
+        Ok(shared)
+    }
+}
+
+impl Shared {
+    /// Frees what all ranks have dropped. All ranks call it.
+    fn collect(&self, group: &Group) -> Result<(), RanksError> {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        let offsets: Vec<u8> = dropped.iter().flat_map(|block| (block.offset() as u64).to_le_bytes()).collect();
+        let of_ranks = group.all_gather(&offsets)?;
+        let has = |offsets: &Vec<u8>, offset: usize| offsets.as_chunks::<8>().0.contains(&(offset as u64).to_le_bytes());
+        let mut free: Vec<Block> = dropped.extract_if(.., |block| of_ranks.iter().all(|rank| has(rank, block.offset()))).collect();
+        free.sort_by_key(Block::offset);
+        free.into_iter().try_for_each(|block| self.memory.free(block))
+    }
+}
+
+/// The messages of one plan, on this rank.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    group: Arc<Group>,
+    shared: Arc<Shared>,
+    /// Until it is dropped.
+    block: Option<Block>,
+    table: Table,
+}
+
+/// What device code reads, where it can.
+#[derive(Debug)]
+enum Table {
+    Host {
+        /// What the table points to.
+        _bases: Box<[u64]>,
+        missing: Box<[AtomicU32]>,
+        table: Box<Ranks>,
+    },
+    Gpu(RankTable),
+}
+
+impl Exchange {
+    /// Memory for `messages` of megakernel `name` on `device`. All ranks call it.
+    pub(crate) fn new(
+        group: &Arc<Group>,
+        arena: &PlanArena,
+        device: &Device,
+        name: &str,
+        messages: &PlanMessages,
+    ) -> Result<Exchange, Error> {
+        let shared = arena.get(group, device)?;
+        shared.collect(group)?;
+        let bytes = usize::try_from(messages.bytes).unwrap_or(usize::MAX);
+        let block = shared.memory.block(&format!("messages of megakernel {name}"), bytes)?;
+        let bases = shared.memory.table().bases.into_boxed_slice();
+        let (rank, ranks) = (group.rank(), group.ranks());
+        let table = match device.context() {
+            Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles)?),
+            None => {
+                let missing: Box<[AtomicU32]> = (0..messages.tiles).map(|_| AtomicU32::new(0)).collect();
+                let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64 });
+                Table::Host { _bases: bases, missing, table }
+            }
+        };
+        Ok(Exchange { group: group.clone(), shared, block: Some(block), table })
+    }
+
+    /// [`maco_abi::Launch::ranks`].
+    pub(crate) fn table(&self) -> u64 {
+        match &self.table {
+            Table::Host { table, .. } => &raw const **table as u64,
+            Table::Gpu(table) => table.address(),
+        }
+    }
+
+    /// Where the messages begin in the symmetric memory.
+    pub(crate) fn offset(&self) -> u64 {
+        self.block.as_ref().map_or(0, |block| block.offset() as u64)
+    }
+
+    /// The rank whose message a tile has waited for in vain. The launch has ended.
+    pub(crate) fn missing(&self, tile: u32) -> Option<u32> {
+        let word = match &self.table {
+            Table::Host { missing, .. } => missing.get(tile as usize)?.load(Ordering::Relaxed),
+            Table::Gpu(table) => table.missing(tile)?,
+        };
+        word.checked_sub(1)
+    }
+
+    /// The error of a rank that is lost, if one is known to be. Does not wait.
+    pub(crate) fn lost(&self) -> Option<RanksError> {
+        self.group.try_check().err()
+    }
+
+    /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs. `own` is what else
+    /// this rank clears.
+    pub(crate) fn clear(&self, name: &str, own: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        self.group.vote(&format!("recover megakernel {name}"), Ok(&[]))?;
+        let own = own().and_then(|()| match &self.block {
+            Some(block) => self.shared.memory.clear(block),
+            None => Ok(()),
+        });
+        let own = own.and_then(|()| match &self.table {
+            Table::Host { missing, .. } => {
+                missing.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                Ok(())
+            }
+            Table::Gpu(table) => table.clear(),
+        });
+        let text = own.as_ref().err().map(Error::to_string);
+        self.group.vote(&format!("recovered megakernel {name}"), text.as_deref().map_or(Ok(&[]), Err))?;
+        own
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let mut dropped = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.extend(self.block.take());
+    }
+}

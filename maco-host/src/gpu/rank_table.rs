@@ -1,0 +1,64 @@
+//! What device code reads of the ranks of a plan: where this GPU has the memory of each, and what tasks have waited for in vain.
+
+use std::sync::Arc;
+
+use maco_abi::Ranks;
+
+use super::context::Context;
+use super::memory::DeviceMemory;
+use crate::error::Error;
+use crate::tensor::Rows;
+
+/// [`Ranks`] with what it points to, in device memory.
+#[derive(Debug)]
+pub(crate) struct RankTable {
+    context: Arc<Context>,
+    memory: DeviceMemory,
+    missing: u64,
+    tiles: u32,
+}
+
+impl RankTable {
+    /// Of a plan with so many tiles of collectives; `bases` is where this GPU has the memory of each rank.
+    pub(crate) fn new(context: &Arc<Context>, rank: u32, bases: &[u64], tiles: u32) -> Result<RankTable, Error> {
+        let head = size_of::<Ranks>() as u64;
+        let missing = head + size_of_val(bases) as u64;
+        let memory = DeviceMemory::zeroed(context, missing + 4 * u64::from(tiles), "the table of ranks")?;
+        let at = |offset: u64| memory.address() + offset;
+        let ranks = Ranks { rank, ranks: bases.len() as u32, bases: at(head), missing: at(missing) };
+        let row = |bytes: usize| Rows { count: 1, bytes, pitch: bytes };
+        // SAFETY: (of both) plain data without padding; the memory was sized for them.
+        unsafe {
+            context.upload(at(0), row(size_of::<Ranks>()), (&raw const ranks).cast())?;
+            context.upload(at(head), row(size_of_val(bases)), bases.as_ptr().cast())?;
+        }
+        let missing = at(missing);
+        Ok(RankTable { context: context.clone(), memory, missing, tiles })
+    }
+
+    /// Of the [`Ranks`].
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// The word of a tile, if the GPU can still say it.
+    pub(crate) fn missing(&self, tile: u32) -> Option<u32> {
+        if tile >= self.tiles {
+            return None;
+        }
+        let mut word = 0u32;
+        // SAFETY: a word of the table, and one of this function.
+        unsafe {
+            self.context
+                .download((&raw mut word).cast(), self.missing + 4 * u64::from(tile), Rows { count: 1, bytes: 4, pitch: 4 })
+                .ok()?;
+        }
+        Some(word)
+    }
+
+    /// Forgets what was waited for. No launch may be running.
+    pub(crate) fn clear(&self) -> Result<(), Error> {
+        let begin = self.missing - self.memory.address();
+        self.memory.fill(begin..begin + 4 * u64::from(self.tiles), 0)
+    }
+}

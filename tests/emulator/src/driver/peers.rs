@@ -1,0 +1,69 @@
+//! Access of devices to each other's memory.
+
+use std::ffi::{c_int, c_void};
+
+use super::context::{current, device, device_of};
+use super::*;
+use crate::memory;
+
+/// Whether a device can use the memory of another one: all can, as over NVLink, or none with `EMU_NO_PEERS=1`.
+pub fn reaches(device: usize, other: usize) -> bool {
+    device != other && crate::settings::number("EMU_NO_PEERS", 0) == 0
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceCanAccessPeer(to: *mut c_int, device: c_int, other: c_int) -> Status {
+    let reaches = reaches(device!(device), device!(other));
+    // SAFETY: promised by the caller.
+    unsafe { *to = c_int::from(reaches) };
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetP2PAttribute(to: *mut c_int, attribute: u32, device: c_int, other: c_int) -> Status {
+    let (device, other) = (device!(device), device!(other));
+    if device == other {
+        return INVALID_DEVICE;
+    }
+    let value = match attribute {
+        // All pairs are equally fast.
+        1 => 0,
+        // Access, native atomics, and access to arrays.
+        2..=4 => c_int::from(reaches(device, other)),
+        // Only some native atomics.
+        5 => 0,
+        _ => return INVALID_VALUE,
+    };
+    // SAFETY: promised by the caller.
+    unsafe { *to = value };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxEnablePeerAccess(context: *mut c_void, flags: u32) -> Status {
+    healthy!();
+    let device = current!();
+    let Some(other) = device_of(context) else { return INVALID_CONTEXT };
+    if flags != 0 {
+        return INVALID_VALUE;
+    }
+    if other == device {
+        return INVALID_DEVICE;
+    }
+    if !reaches(device, other) {
+        return PEER_ACCESS_UNSUPPORTED;
+    }
+    if memory::set_peer(device, other, true) { SUCCESS } else { PEER_ACCESS_ALREADY_ENABLED }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxDisablePeerAccess(context: *mut c_void) -> Status {
+    healthy!();
+    let device = current!();
+    let Some(other) = device_of(context) else { return INVALID_CONTEXT };
+    if memory::set_peer(device, other, false) { SUCCESS } else { PEER_ACCESS_NOT_ENABLED }
+}

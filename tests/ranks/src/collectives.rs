@@ -1,0 +1,85 @@
+//! Every collective, for every element that it has.
+
+use maco::prelude::*;
+
+/// y = x, of three axes.
+#[maco::task(tile(r = 1, i = 16, j = 64), E in [bf16, f16, f32, i32])]
+pub fn planes(cta: &mut Cta, #[read(r, i, j)] x: Tensor<E, R, M, N>, #[write(r, i, j)] y: Tensor<E, R, M, N>) {
+    cta.zip(x, y, |v| v);
+}
+
+macro_rules! collectives {
+    ($name:ident, $element:ident) => {
+        /// `x` goes through every collective by itself; `mine` has a plane for each rank.
+        #[maco::megakernel]
+        pub fn $name(
+            #[shard(0)] x: In<$element, M, N>,
+            #[shard(0)] mine: In<$element, R, M, N>,
+            sum: Out<$element, M, N>,
+            most: Out<$element, M, N>,
+            least: Out<$element, M, N>,
+            gathered: Out<$element, R, M, N>,
+            #[shard(0)] scattered: Out<$element, M, N>,
+            #[shard(0)] swapped: Out<$element, R, M, N>,
+        ) {
+            let part = temp::<$element, M, N>().partial(Sum);
+            copy(x, part);
+            all_reduce(part, sum);
+            let greater = temp::<$element, M, N>().partial(Max);
+            copy(x, greater);
+            all_reduce_max(greater, most);
+            let less = temp::<$element, M, N>().partial(Min);
+            copy(x, less);
+            all_reduce_min(less, least);
+            all_gather(x, gathered);
+            let parts = temp::<$element, R, M, N>().partial(Sum);
+            planes(mine, parts);
+            reduce_scatter(parts, scattered);
+            all_to_all(mine, swapped);
+        }
+    };
+}
+collectives!(of_bf16, bf16);
+collectives!(of_f16, f16);
+collectives!(of_f32, f32);
+collectives!(of_i32, i32);
+
+/// What one rank sends to others, who do not answer: by scalars that change from launch to launch.
+#[maco::megakernel]
+pub fn one_way(
+    #[shard(0)] x: In<f32, M, N>,
+    told: Out<f32, M, N>,
+    #[shard(0)] sent: Out<f32, M, N>,
+    #[shard(0)] passed: Out<f32, M, N>,
+    root: u32,
+    from: u32,
+    to: u32,
+    by: i32,
+) {
+    broadcast(x, told, root);
+    send(x, sent, from, to);
+    ring(x, passed, by);
+}
+
+/// A chain: each call needs what all ranks have made before it.
+#[maco::megakernel]
+pub fn chain(#[shard(0)] x: In<f32, M, N>, #[shard(0)] y: Out<f32, M, N>, mean: Out<f32, M, N>) {
+    let a = temp::<f32, M, N>().shard(0);
+    ring(x, a, 1);
+    let b = temp::<f32, M, N>().partial(Sum);
+    add(x, a, b);
+    let c = temp::<f32, M, N>();
+    all_reduce(b, c);
+    let d = temp::<f32, M, N>().shard(0);
+    add(c, x, d);
+    ring(d, y, -1);
+    let e = temp::<f32, M, N>().partial(Mean);
+    copy(y, e);
+    all_reduce_mean(e, mean);
+}
+
+/// Nothing in it says that there are ranks but the call.
+#[maco::megakernel]
+pub fn told(x: In<f32, M, N>, y: Out<f32, M, N>) {
+    broadcast(x, y, 0);
+}

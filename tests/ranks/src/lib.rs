@@ -1,0 +1,3 @@
+//! Kernels of several ranks.
+
+pub mod collectives;

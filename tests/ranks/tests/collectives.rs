@@ -1,0 +1,193 @@
+//! Every collective against its definition: worlds of one to eight ranks, ragged sizes, every schedule, delays; exact.
+
+mod support;
+
+use maco::{Communicator, Device, PlanOptions, TensorElement, bf16, f16};
+use ranks::collectives;
+use support::{Value, World, short};
+
+/// Sizes that no tile divides, one element, nothing, several tiles.
+const SHAPES: [[u64; 2]; 6] = [[1, 1], [0, 3], [7, 9], [8, 256], [65, 300], [3, 1025]];
+
+fn shapes() -> &'static [[u64; 2]] {
+    if short() { &SHAPES[2..5] } else { &SHAPES }
+}
+
+/// One number of a rank: small, so that sums are exact in every element.
+fn number(rank: u32, at: u64, salt: u64) -> i64 {
+    let mut bits = (u64::from(rank) << 40 ^ at << 8 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits ^= bits >> 29;
+    (bits.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as i64 % 15 - 7
+}
+
+/// The numbers of `rank`: `elements` of them.
+fn numbers<E: Value>(rank: u32, elements: u64, salt: u64) -> Vec<E> {
+    (0..elements).map(|at| E::of(number(rank, at, salt))).collect()
+}
+
+/// Tests on CPU ranks, and on as many GPUs.
+macro_rules! everywhere {
+    ($($name:ident),*) => {
+        mod cpu {
+            $(#[test] fn $name() { super::support::worlds(super::$name); })*
+        }
+        mod gpu {
+            $(#[test] #[ignore = "gpu"] fn $name() { super::support::worlds_of_gpus(super::$name); })*
+        }
+    };
+}
+everywhere!(of_bf16, of_f16, of_f32, of_i32, one_way, chains, bits_are_the_same);
+
+macro_rules! of_element {
+    ($name:ident, $element:ty) => {
+        fn $name(world: &World) {
+            for &shape in shapes() {
+                every::<$element>(world, shape, |device, [m, n], options| {
+                    let ranks = u64::from(world.communicator.ranks());
+                    let dims = collectives::$name::Dims { M: m, N: n, R: ranks };
+                    let plan = collectives::$name::plan_with(device, dims, options).unwrap();
+                    Box::new(move |x, mine, [sum, most, least, scattered], [gathered, swapped]| {
+                        plan.run(x, mine, sum, most, least, gathered, scattered, swapped).map(drop)
+                    })
+                });
+            }
+        }
+    };
+}
+of_element!(of_bf16, bf16);
+of_element!(of_f16, f16);
+of_element!(of_f32, f32);
+of_element!(of_i32, i32);
+
+type Run<E> =
+    Box<dyn FnMut(&maco::Tensor<E>, &maco::Tensor<E>, [&mut maco::Tensor<E>; 4], [&mut maco::Tensor<E>; 2]) -> Result<(), maco::Error>>;
+
+/// Several launches of one plan, each with other numbers.
+fn every<E: Value + TensorElement>(world: &World, [m, n]: [u64; 2], plan: impl Fn(&Device, [u64; 2], &PlanOptions) -> Run<E>) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let (device, elements) = (&world.device, m * n);
+    let mut run = plan(device, [m, n], &world.options);
+    for launch in 0..if short() { 3 } else { 5 } {
+        let x = device.upload(&numbers::<E>(rank, elements, launch), [m, n]).unwrap();
+        let mine = device.upload(&numbers::<E>(rank, u64::from(ranks) * elements, launch + 100), [u64::from(ranks), m, n]).unwrap();
+        let flat = || device.upload(&vec![E::of(99); elements as usize], [m, n]).unwrap();
+        let deep = || device.upload(&vec![E::of(99); (u64::from(ranks) * elements) as usize], [u64::from(ranks), m, n]).unwrap();
+        let (mut sum, mut most, mut least, mut scattered, mut gathered, mut swapped) = (flat(), flat(), flat(), flat(), deep(), deep());
+        run(&x, &mine, [&mut sum, &mut most, &mut least, &mut scattered], [&mut gathered, &mut swapped]).unwrap();
+        let of = |rank: u32, at: u64| number(rank, at, launch);
+        let of_mine = |rank: u32, plane: u32, at: u64| number(rank, u64::from(plane) * elements + at, launch + 100);
+        let check = |found: &maco::Tensor<E>, expected: &dyn Fn(u32, u64) -> i64, what: &str| {
+            for (place, value) in found.download().unwrap().into_iter().enumerate() {
+                let (plane, at) = (place as u64 / elements, place as u64 % elements);
+                let expected = E::of(expected(plane as u32, at));
+                assert!(
+                    value == expected,
+                    "{what} [{m}, {n}] of rank {rank} of {ranks}, launch {launch}, plane {plane}, {at}: {value:?}, not {expected:?}"
+                );
+            }
+        };
+        check(&sum, &|_, at| (0..ranks).map(|rank| of(rank, at)).sum(), "all_reduce");
+        check(&most, &|_, at| (0..ranks).map(|rank| of(rank, at)).max().unwrap(), "all_reduce_max");
+        check(&least, &|_, at| (0..ranks).map(|rank| of(rank, at)).min().unwrap(), "all_reduce_min");
+        check(&gathered, &of, "all_gather");
+        check(&scattered, &|_, at| (0..ranks).map(|from| of_mine(from, rank, at)).sum(), "reduce_scatter");
+        check(&swapped, &|plane, at| of_mine(plane, rank, at), "all_to_all");
+    }
+}
+
+/// Who sends changes from launch to launch, and nobody answers.
+fn one_way(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    for &[m, n] in shapes() {
+        let device = &world.device;
+        let plan = collectives::one_way::plan_with(device, collectives::one_way::Dims { M: m, N: n }, &world.options).unwrap();
+        for launch in 0..if short() { 4 } else { 12 } {
+            let pick = |salt: u64| (number(0, launch, salt) + 7) as u32;
+            let (root, from, to, by) = (pick(1), pick(2), pick(3), number(1, launch, 4) as i32);
+            let x = device.upload(&numbers::<f32>(rank, m * n, launch), [m, n]).unwrap();
+            let [mut told, mut sent, mut passed] = [(); 3].map(|()| device.zeros::<f32>([m, n]).unwrap());
+            plan.run(&x, &mut told, &mut sent, &mut passed, root, from, to, by).unwrap();
+            let check = |found: &maco::Tensor<f32>, of: u32, what: &str| {
+                let expected = numbers::<f32>(of, m * n, launch);
+                assert_eq!(found.download().unwrap(), expected, "{what} [{m}, {n}] on rank {rank} of {ranks}, launch {launch}");
+            };
+            check(&told, root % ranks, "broadcast");
+            check(&sent, if to % ranks == rank { from % ranks } else { rank }, "send");
+            check(&passed, (i64::from(rank) - i64::from(by)).rem_euclid(i64::from(ranks)) as u32, "ring");
+        }
+    }
+}
+
+fn chains(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let [m, n] = [20, 300];
+    let device = &world.device;
+    let plan = collectives::chain::plan_with(device, collectives::chain::Dims { M: m, N: n }, &world.options).unwrap();
+    for launch in 0..if short() { 4 } else { 20 } {
+        let x = device.upload(&numbers::<f32>(rank, m * n, launch), [m, n]).unwrap();
+        let [mut y, mut mean] = [(); 2].map(|()| device.zeros::<f32>([m, n]).unwrap());
+        plan.run(&x, &mut y, &mut mean).unwrap();
+        let of = |rank: u32, at: u64| number(rank, at, launch);
+        let all = |at: u64| 2 * (0..ranks).map(|rank| of(rank, at)).sum::<i64>();
+        let (y, mean) = (y.download().unwrap(), mean.download().unwrap());
+        for at in 0..m * n {
+            assert_eq!(y[at as usize], (all(at) + of((rank + 1) % ranks, at)) as f32, "rank {rank} of {ranks}, launch {launch}, {at}");
+            let sum: i64 = (0..ranks).map(|rank| all(at) + of(rank, at)).sum();
+            assert_eq!(mean[at as usize], sum as f32 / ranks as f32, "rank {rank} of {ranks}, launch {launch}, {at}");
+        }
+    }
+}
+
+/// Sums of numbers that no element has exactly: the same bits on all ranks, in every run, and those of adding in the order of ranks and rounding once.
+fn bits_are_the_same(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let [m, n] = [33, 65];
+    let device = &world.device;
+    let dims = collectives::of_bf16::Dims { M: m, N: n, R: u64::from(ranks) };
+    let plan = collectives::of_bf16::plan_with(device, dims, &world.options).unwrap();
+    let of = |rank: u32| -> Vec<bf16> {
+        (0..m * n).map(|at| bf16::from_f32(number(rank, at, 7) as f32 * 1.001f32.powi(number(rank, at, 8) as i32 * 40))).collect()
+    };
+    let x = device.upload(&of(rank), [m, n]).unwrap();
+    let planes = [u64::from(ranks), m, n];
+    let mine = device.zeros::<bf16>(planes).unwrap();
+    for _ in 0..3 {
+        let [mut sum, mut most, mut least, mut scattered] = [(); 4].map(|()| device.zeros::<bf16>([m, n]).unwrap());
+        let [mut gathered, mut swapped] = [(); 2].map(|()| device.zeros::<bf16>(planes).unwrap());
+        plan.run(&x, &mine, &mut sum, &mut most, &mut least, &mut gathered, &mut scattered, &mut swapped).unwrap();
+        let parts: Vec<Vec<bf16>> = (0..ranks).map(of).collect();
+        let expected = (0..(m * n) as usize).map(|at| {
+            let terms = parts.iter().map(|part| part[at].to_f32());
+            bf16::from_f32(terms.reduce(|sum, term| sum + term).unwrap()).to_bits()
+        });
+        let found: Vec<u16> = sum.download().unwrap().iter().map(|value| value.to_bits()).collect();
+        assert_eq!(found, expected.collect::<Vec<u16>>());
+    }
+}
+
+/// Plans come and go, in one order on all ranks, and find room again; two communicators at once.
+#[test]
+fn memory_of_messages_is_reused() {
+    let run = |communicator: Communicator| {
+        communicator.set_message_memory(8 << 20).unwrap();
+        let device = Device::cpu_with(2);
+        let options = PlanOptions::new().communicator(communicator.clone());
+        for n in (0..60).map(|n| 100 + n * 7) {
+            let plan = collectives::chain::plan_with(&device, collectives::chain::Dims { M: 30, N: n }, &options).unwrap();
+            let x = device.upload(&numbers::<f32>(communicator.rank(), 30 * n, n), [30, n]).unwrap();
+            let [mut y, mut mean] = [(); 2].map(|()| device.zeros::<f32>([30, n]).unwrap());
+            plan.run(&x, &mut y, &mut mean).unwrap();
+        }
+        let used = communicator.message_memory_high_water();
+        assert!(used > 1 << 20 && used <= 8 << 20, "{used}");
+        assert_eq!(communicator.set_message_memory(1).unwrap_err().code(), 100);
+        let error = collectives::chain::plan_with(&device, collectives::chain::Dims { M: 3000, N: 3000 }, &options).err().unwrap();
+        assert!(error.code() == 100 && error.to_string().contains("messages of megakernel chain"), "{error}");
+        // The ranks go on.
+        communicator.barrier().unwrap();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| Communicator::threads(3, run).unwrap());
+        scope.spawn(|| Communicator::threads(2, run).unwrap());
+    });
+}

@@ -1,0 +1,98 @@
+//! Worlds of ranks to test in.
+#![allow(dead_code)]
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use maco::{Communicator, Device, PlanOptions, bf16, f16};
+
+/// An element as small whole numbers.
+pub trait Value: Copy + PartialEq + Debug {
+    fn of(number: i64) -> Self;
+}
+
+impl Value for bf16 {
+    fn of(number: i64) -> bf16 {
+        bf16::from_f32(number as f32)
+    }
+}
+impl Value for f16 {
+    fn of(number: i64) -> f16 {
+        f16::from_f32(number as f32)
+    }
+}
+impl Value for f32 {
+    fn of(number: i64) -> f32 {
+        number as f32
+    }
+}
+impl Value for i32 {
+    fn of(number: i64) -> i32 {
+        number as i32
+    }
+}
+
+/// Whether tests are to be short: `MACO_TESTS=short`, where a GPU is emulated.
+pub fn short() -> bool {
+    std::env::var("MACO_TESTS").is_ok_and(|value| value == "short")
+}
+
+/// A rank among others.
+pub struct World {
+    pub communicator: Communicator,
+    pub device: Device,
+    pub options: PlanOptions,
+}
+
+/// Runs `test` as every rank of worlds of 1, 2, 3, 4, 6 and 8 ranks, with other schedules and numbers of workers.
+pub fn worlds(test: impl Fn(&World) + Sync) {
+    use maco::Schedule::{Static, Tickets};
+    let settings = [
+        (1, 2, Static, false),
+        (2, 1, Static, false),
+        (2, 3, Tickets, true),
+        (3, 2, Static, true),
+        (4, 1, Tickets, false),
+        (6, 2, Static, false),
+        (8, 1, Static, false),
+    ];
+    for (ranks, workers, schedule, pipelined) in settings {
+        Communicator::threads(ranks, |communicator| {
+            communicator.set_deadline(Duration::from_secs(30)).unwrap();
+            let device = Device::cpu_with(workers);
+            let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule).pipelined(pipelined);
+            test(&World { communicator, device, options });
+        })
+        .unwrap();
+    }
+}
+
+/// Runs `test` as every rank of worlds of 2, 3 and 4 ranks, each of which has a GPU.
+pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
+    use maco::Schedule::{Static, Tickets};
+    let worlds: &[_] =
+        if short() { &[(2, Static), (3, Tickets)] } else { &[(1, Static), (2, Static), (2, Tickets), (3, Tickets), (4, Static)] };
+    for &(ranks, schedule) in worlds {
+        if Device::gpu(ranks - 1).is_err() {
+            eprintln!("left out: {ranks} ranks need as many GPUs, and there are fewer");
+            continue;
+        }
+        Communicator::threads(ranks, |communicator| {
+            let device = Device::gpu(communicator.local_rank()).unwrap();
+            let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
+            test(&World { communicator, device, options });
+        })
+        .unwrap();
+    }
+}
+
+/// Ends a process that is a rank, with what it has to say.
+pub fn launched(result: Result<(), maco::Error>) -> ! {
+    match result {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            println!("<said>{error}</said>");
+            std::process::exit(1);
+        }
+    }
+}
