@@ -58,7 +58,9 @@ pub use dispatch::{
 /// Executors of [`channel`]s on a GPU.
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};
-pub use maco_abi::Slot;
+/// Collectives outside of megakernels: what one executor does of a call.
+pub use operations::lean;
+pub use maco_abi::{LEAN_WARPS, LeanCall, Slot};
 pub use operations::collective::{Max, Mean, Min, Reduction, Sum};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;

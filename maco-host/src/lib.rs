@@ -17,6 +17,7 @@ mod files;
 mod gpu;
 mod graph_files;
 mod hang;
+mod lean;
 mod lower;
 mod options;
 mod plan;
@@ -39,6 +40,7 @@ pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, Symptom};
 #[doc(hidden)]
 pub use lower::Fault;
+pub use lean::{Collecting, RankElement, Reduce};
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};
 /// How ranks find each other, what goes wrong between them ([`ranks::Error`]), and memory that they share.
 pub use maco_ranks as ranks;

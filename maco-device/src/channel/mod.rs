@@ -27,7 +27,7 @@ pub use peer::{Peer, copy};
 pub use port::PortChannel;
 pub use semaphore::Semaphore;
 pub use slots::Slots;
-pub use watch::{Control, DEADLINE, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
+pub use watch::{Control, DEADLINE, OTHER_CALL, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
 
 /// Whether a sequence number that was `seen` is `expected` or a later one: fewer than 2³¹ lie between them.
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use maco_device::channel::STOPPED_BY_HOST;
+use maco_device::channel::{CpuThread, STOPPED_BY_HOST};
 use maco_ranks::{Block, Error as RanksError, Group};
 
 use super::channels::{ChannelOptions, Channels};
@@ -125,6 +125,16 @@ impl SymmetricMemory {
     /// MACO0099 with the wait, which from then on is the error of all ranks; MACO0100 after [`SymmetricMemory::stop`].
     pub fn check(&self) -> Result<(), Error> {
         self.0.check()
+    }
+
+    /// This thread as an executor.
+    pub(crate) fn system(&self) -> CpuThread<impl Fn() -> u32> {
+        self.0.system()
+    }
+
+    /// Why the ranks do not go on.
+    pub(crate) fn stopped(&self) -> Error {
+        self.0.stopped()
     }
 
     /// A part of every rank's memory, for the messages of a plan. All ranks call it.

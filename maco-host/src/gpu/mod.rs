@@ -10,6 +10,7 @@ mod events;
 mod executor;
 mod graph;
 mod launch;
+mod lean;
 mod limits;
 mod memory;
 mod module;
@@ -30,6 +31,7 @@ pub use stream::Stream;
 
 pub(crate) use context::Context;
 pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};
+pub(crate) use lean::{LeanKernel, LeanLaunch};
 pub(crate) use memory::DeviceMemory;
 pub(crate) use module::has_no_code;
 pub(crate) use peer_memory::PeerMemory;
