@@ -38,9 +38,9 @@ pub use error::{Error, OutputFault};
 pub use files::FileError;
 pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, Symptom};
+pub use lean::{Collecting, RankElement, Reduce};
 #[doc(hidden)]
 pub use lower::Fault;
-pub use lean::{Collecting, RankElement, Reduce};
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};
 /// How ranks find each other, what goes wrong between them ([`ranks::Error`]), and memory that they share.
 pub use maco_ranks as ranks;

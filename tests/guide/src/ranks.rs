@@ -1,7 +1,7 @@
 //! What docs/guide/ranks.md shows.
 use std::sync::atomic::Ordering;
 
-use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, bf16};
+use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, Reduce, bf16};
 
 use crate::language::{layers, row_parallel};
 
@@ -46,6 +46,17 @@ pub fn row_parallel_on(ranks: &Communicator) -> Result<Vec<bf16>, Error> {
     let plan = row_parallel::plan_with(&device, row_parallel::Dims { M: 16, N: 32, K: 64 / count }, &options)?;
     plan.run(&x, &w, &mut y)?; // x and w are this rank's columns; y is the same on all ranks
     y.download()
+}
+
+/// Collectives without a megakernel: a mean of maxima of sums.
+pub fn collectives(ranks: &Communicator) -> Result<Vec<f32>, Error> {
+    let device = Device::cpu();
+    let mut x = device.upload(&[1.0f32, 2.0, 3.0], [3])?;
+    ranks.all_reduce(&mut x)?; // the sum over all ranks, the same bits on each
+    ranks.all_reduce_by(&mut x, Reduce::Max)?;
+    let begun = ranks.all_reduce_async(x, Reduce::Mean)?; // goes on beside this thread
+    let x = begun.wait()?; // the tensor comes back
+    x.download()
 }
 
 /// Each rank sends a number to the next one.
