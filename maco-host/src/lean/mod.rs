@@ -49,7 +49,7 @@ macro_rules! elements {
 }
 elements!(bf16 => Bf16, f16 => F16, f32 => F32, i32 => I32);
 
-/// A collective that was begun: [`Communicator::all_reduce_async`]. Dropping it does not end it.
+/// A collective that was begun: [`Communicator::all_reduce_async`]. Dropping it does not end it: the other ranks still need this one.
 #[must_use = "the tensor comes back from `wait`"]
 pub struct Collecting<E> {
     ticket: Ticket,

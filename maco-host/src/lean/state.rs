@@ -257,7 +257,10 @@ fn hand_over(state: &Arc<State>, sender: &Sender<Job>, order: Order) -> Reply {
     // If the thread is gone, the reply is dropped, which the receiver notices.
     let _ = sender.send(Box::new(move || {
         // SAFETY: this thread makes all calls; the order keeps the tensors, which their owner does not have before the reply.
-        let _ = reply.send(unsafe { state.run(&order) });
+        let result = unsafe { state.run(&order) };
+        // Who waits may drop the communicator and end the process next: the last owner is not this thread, or there would be no farewell.
+        drop((order, state));
+        let _ = reply.send(result);
         there.store(true, Ordering::Release);
     }));
     Reply { result, is_there }
