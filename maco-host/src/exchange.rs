@@ -110,6 +110,14 @@ impl Exchange {
         messages: &PlanMessages,
     ) -> Result<Exchange, Error> {
         let shared = arena.get(group, device)?;
+        if let Some([first, second]) = shared.memory.same_gpu() {
+            return Err(Error::Collectives {
+                megakernel: name.into(),
+                what: format!("ranks {first} and {second} have one GPU, where the launch of one would wait for the other's to end").into(),
+                ranks: group.ranks(),
+                help: "give each rank a GPU of its own: `Device::gpu(communicator.local_rank())`",
+            });
+        }
         shared.collect(group)?;
         let bytes = usize::try_from(messages.bytes).unwrap_or(usize::MAX);
         let block = shared.memory.block(&format!("messages of megakernel {name}"), bytes)?;

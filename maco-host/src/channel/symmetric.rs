@@ -127,6 +127,11 @@ impl SymmetricMemory {
         self.0.check()
     }
 
+    /// Two ranks that have one GPU, if there are any: the same two on all ranks.
+    pub(crate) fn same_gpu(&self) -> Option<[u32; 2]> {
+        self.0.arena.memory().same_gpu()
+    }
+
     /// A part of every rank's memory, for the messages of a plan. All ranks call it.
     pub(crate) fn block(&self, name: &str, bytes: usize) -> Result<Block, Error> {
         Ok(self.0.arena.allocate(name, bytes)?)

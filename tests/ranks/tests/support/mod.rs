@@ -67,14 +67,22 @@ pub fn worlds(test: impl Fn(&World) + Sync) {
     }
 }
 
+/// Whether there is a GPU for each rank; if not, that the test is left out.
+pub fn are_there(ranks: u32) -> bool {
+    let there = Device::gpu(ranks - 1).is_ok();
+    if !there {
+        eprintln!("left out: {ranks} ranks need as many GPUs, and there are fewer");
+    }
+    there
+}
+
 /// Runs `test` as every rank of worlds of 2, 3 and 4 ranks, each of which has a GPU.
 pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
     use maco::Schedule::{Static, Tickets};
     let worlds: &[_] =
         if short() { &[(2, Static), (3, Tickets)] } else { &[(1, Static), (2, Static), (2, Tickets), (3, Tickets), (4, Static)] };
     for &(ranks, schedule) in worlds {
-        if Device::gpu(ranks - 1).is_err() {
-            eprintln!("left out: {ranks} ranks need as many GPUs, and there are fewer");
+        if !are_there(ranks) {
             continue;
         }
         Communicator::threads(ranks, |communicator| {
