@@ -6,8 +6,8 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Collectives, Combine, Consumer, Cta, E4M3, E5M2, Element,
-    Elements, Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Max, Mbarrier, Mbarriers, Mean, Min,
+    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Channels, Collectives, Combine, Consumer, Cta, E4M3, E5M2,
+    Element, Elements, Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Max, Mbarrier, Mbarriers, Mean, Min,
     MmaElement, OperandA, OperandType, Operations, Pipeline, Producer, Products, Queue, ReadTile, Reduction, Row, RowMut, S8, Scratch,
     SharedOperand, Simt, SimtWarp, Smem, Steps, Sum, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
@@ -54,9 +54,9 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Anchored, Callable, Collectives, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement,
-        Identity, Instance, Instances, Mapped, MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt,
-        SimtConsumer, SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16,
+        After, All, Anchored, Callable, Channels, Collectives, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First,
+        HalfElement, Identity, Instance, Instances, Mapped, MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role,
+        Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16,
         fuses_elementwise_prologues, gemvs, warp_tasks,
     };
     pub use maco_device::{access, kind, pure, region};

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use maco_abi::Ranks;
+use maco_abi::{Fifo, Ranks};
 use maco_ranks::{Block, Error as RanksError, Group};
 
-use crate::channel::SymmetricMemory;
+use crate::channel::{Service, SymmetricMemory};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gpu::RankTable;
@@ -14,6 +14,9 @@ use crate::lower::PlanMessages;
 
 /// Bytes of each rank's symmetric memory for the messages of all plans, unless it is set.
 pub(crate) const MESSAGE_MEMORY: usize = 64 << 20;
+
+/// Triggers that may wait for a plan's proxy: tasks wait for room behind them.
+const TRIGGERS: u32 = 256;
 
 /// The symmetric memory of a communicator's plans, made when the first plan needs it.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub(crate) struct Exchange {
     shared: Arc<Shared>,
     /// Until it is dropped.
     block: Option<Block>,
+    /// Of port channels. It ends before the block is given back.
+    proxy: Option<Mutex<Service>>,
     table: Table,
 }
 
@@ -95,6 +100,7 @@ enum Table {
         /// What the table points to.
         _bases: Box<[u64]>,
         missing: Box<[AtomicU32]>,
+        _fifo: Option<Box<Fifo>>,
         table: Box<Ranks>,
     },
     Gpu(RankTable),
@@ -118,20 +124,31 @@ impl Exchange {
                 help: "give each rank a GPU of its own: `Device::gpu(communicator.local_rank())`",
             });
         }
+        if messages.proxy && device.is_gpu() {
+            return Err(Error::Collectives {
+                megakernel: name.into(),
+                what: "a port channel needs a proxy, and that of a GPU, which drives copy engines, is to come".into(),
+                ranks: group.ranks(),
+                help: "write the body over a memory channel, `cta: Cta<MemoryChannel>`, or run it on CPU ranks",
+            });
+        }
         shared.collect(group)?;
         let bytes = usize::try_from(messages.bytes).unwrap_or(usize::MAX);
         let block = shared.memory.block(&format!("messages of megakernel {name}"), bytes)?;
         let bases = shared.memory.table().bases.into_boxed_slice();
         let (rank, ranks) = (group.rank(), group.ranks());
+        let proxy = messages.proxy.then(|| shared.memory.proxy(TRIGGERS)).transpose()?;
         let table = match device.context() {
             Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles)?),
             None => {
                 let missing: Box<[AtomicU32]> = (0..messages.tiles).map(|_| AtomicU32::new(0)).collect();
-                let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64 });
-                Table::Host { _bases: bases, missing, table }
+                let fifo = proxy.as_ref().map(|proxy| Box::new(proxy.table(rank)));
+                let at = fifo.as_ref().map_or(0, |fifo| &raw const **fifo as u64);
+                let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64, fifo: at });
+                Table::Host { _bases: bases, missing, _fifo: fifo, table }
             }
         };
-        Ok(Exchange { group: group.clone(), shared, block: Some(block), table })
+        Ok(Exchange { group: group.clone(), shared, block: Some(block), proxy: proxy.map(Mutex::new), table })
     }
 
     /// [`maco_abi::Launch::ranks`].
@@ -164,6 +181,11 @@ impl Exchange {
     /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs. `own` is what else
     /// this rank clears.
     pub(crate) fn clear(&self, name: &str, own: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut proxy = self.proxy.as_ref().map(|proxy| proxy.lock().unwrap_or_else(PoisonError::into_inner));
+        // What is on its way arrives before anybody clears.
+        if let Some(proxy) = &mut proxy {
+            proxy.stop();
+        }
         self.group.vote(&format!("recover megakernel {name}"), Ok(&[]))?;
         let own = own().and_then(|()| match &self.block {
             Some(block) => self.shared.memory.clear(block),
@@ -176,6 +198,7 @@ impl Exchange {
             }
             Table::Gpu(table) => table.clear(),
         });
+        let own = own.and_then(|()| proxy.as_mut().map_or(Ok(()), |proxy| proxy.again()));
         let text = own.as_ref().err().map(Error::to_string);
         self.group.vote(&format!("recovered megakernel {name}"), text.as_deref().map_or(Ok(&[]), Err))?;
         own
@@ -184,6 +207,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.proxy = None;
         let mut dropped = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.extend(self.block.take());
     }

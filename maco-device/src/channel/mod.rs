@@ -17,6 +17,7 @@ mod port;
 mod rank_view;
 mod semaphore;
 mod slots;
+mod tile_channel;
 mod tile_messages;
 mod watch;
 
@@ -30,6 +31,7 @@ pub use port::PortChannel;
 pub use rank_view::RankView;
 pub use semaphore::Semaphore;
 pub use slots::Slots;
+pub use tile_channel::{Order, SIGNAL, Side, TileChannel};
 pub use tile_messages::{TileMessages, Wait, Which};
 pub use watch::{Control, DEADLINE, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
 

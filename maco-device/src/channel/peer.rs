@@ -86,6 +86,37 @@ impl Peer<u32> {
     }
 }
 
+impl<const N: usize> Peer<[u32; N]> {
+    /// Stores words of data, in no order.
+    ///
+    /// # Safety
+    /// As of [`System::store4`]; of fours of words as of [`System::store16`].
+    #[inline(always)]
+    pub unsafe fn store_words<S: System>(self, system: &S, words: [u32; N]) {
+        let (fours, rest) = words.as_chunks::<4>();
+        let at = self.0.cast::<u32>();
+        // SAFETY: (of both) passed on from the caller.
+        fours.iter().enumerate().for_each(|(n, four)| unsafe { system.store16(at.add(4 * n), *four) });
+        rest.iter().enumerate().for_each(|(n, word)| unsafe { system.store4(at.add(4 * fours.len() + n), *word) });
+    }
+
+    /// Loads words of data, in no order.
+    ///
+    /// # Safety
+    /// As of [`System::load4`]; of fours of words as of [`System::load16`].
+    #[inline(always)]
+    pub unsafe fn load_words<S: System>(self, system: &S) -> [u32; N] {
+        let mut words = [0; N];
+        let at = self.0.cast::<u32>();
+        let (fours, rest) = words.as_chunks_mut::<4>();
+        let behind = 4 * fours.len();
+        // SAFETY: (of both) passed on from the caller.
+        fours.iter_mut().enumerate().for_each(|(n, four)| *four = unsafe { system.load16(at.add(4 * n)) });
+        rest.iter_mut().enumerate().for_each(|(n, word)| *word = unsafe { system.load4(at.add(behind + n)) });
+        words
+    }
+}
+
 impl Peer<u64> {
     /// Stores a packet.
     ///

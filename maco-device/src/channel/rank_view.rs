@@ -1,6 +1,6 @@
 //! The ranks of a launch as one of them sees them: where the memory of each lies. What is exchanged does not belong here.
 
-use super::Peer;
+use super::{FifoProducer, Peer};
 
 /// The ranks of a launch, and which launch it is.
 #[derive(Clone, Copy)]
@@ -15,11 +15,14 @@ pub struct RankView {
     bases: *const u64,
     /// See [`maco_abi::Ranks::missing`].
     missing: *mut u32,
+    /// See [`maco_abi::Ranks::fifo`].
+    fifo: *const maco_abi::Fifo,
 }
 
 impl RankView {
     /// Of a plan with one rank.
-    pub const SINGLE: RankView = RankView { rank: 0, ranks: 1, launch: 0, bases: core::ptr::null(), missing: core::ptr::null_mut() };
+    pub const SINGLE: RankView =
+        RankView { rank: 0, ranks: 1, launch: 0, bases: core::ptr::null(), missing: core::ptr::null_mut(), fifo: core::ptr::null() };
 
     /// What `ranks` says, in launch `launch`.
     ///
@@ -28,8 +31,8 @@ impl RankView {
     /// CPU.
     #[inline(always)]
     pub const unsafe fn new(ranks: maco_abi::Ranks, launch: u32) -> RankView {
-        let maco_abi::Ranks { rank, ranks, bases, missing } = ranks;
-        RankView { rank, ranks, launch, bases: bases as *const u64, missing: missing as *mut u32 }
+        let maco_abi::Ranks { rank, ranks, bases, missing, fifo } = ranks;
+        RankView { rank, ranks, launch, bases: bases as *const u64, missing: missing as *mut u32, fifo: fifo as *const maco_abi::Fifo }
     }
 
     /// The rank so many behind this one, fewer than there are, around the ring of ranks.
@@ -53,6 +56,19 @@ impl RankView {
     pub(super) fn own(self, offset: u64) -> *mut u8 {
         // SAFETY: as above; this rank is one of them.
         unsafe { (self.bases.add(self.rank as usize).read() + offset) as *mut u8 }
+    }
+
+    /// Where this rank's tasks push what its proxy is to do.
+    ///
+    /// # Safety
+    /// The plan has a proxy.
+    #[inline(always)]
+    pub(super) unsafe fn fifo(self) -> FifoProducer {
+        // SAFETY: (of both) `new` promises the tables, and a plan that has a proxy that its FIFO stays mapped; nobody else uses it.
+        unsafe {
+            let maco_abi::Fifo { ring, head, progress, size, rank } = self.fifo.read();
+            FifoProducer::new(Peer::new(ring as *mut u64), head as *mut u32, progress as *const u32, size, rank)
+        }
     }
 
     /// Where it is noted who has not sent tile `tile` of all.

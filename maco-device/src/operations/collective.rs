@@ -95,7 +95,7 @@ pub struct Flow {
 }
 
 /// Waits end when the launch is aborted.
-struct UntilAbort;
+pub(super) struct UntilAbort;
 
 impl Wait for UntilAbort {
     #[inline(always)]
@@ -110,12 +110,12 @@ impl Wait for UntilAbort {
 /// The executor of this thread.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-fn system() -> crate::machine::Lane {
+pub(super) fn system() -> crate::machine::Lane {
     crate::machine::Lane
 }
 /// The executor of this thread.
 #[cfg(not(target_arch = "nvptx64"))]
-fn system() -> CpuThread<fn() -> u32> {
+pub(super) fn system() -> CpuThread<fn() -> u32> {
     CpuThread::new(|| 0)
 }
 

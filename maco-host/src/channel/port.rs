@@ -10,7 +10,7 @@ use maco_ranks::Error as RanksError;
 
 use super::channels::Own;
 use super::control::Shared;
-use super::proxy::Proxy;
+use super::proxy::{Proxy, Signals};
 use super::symmetric::SymmetricPlace;
 use crate::error::Error;
 
@@ -28,32 +28,71 @@ pub(super) struct Fifo {
     progress: [AtomicU32; 2],
 }
 
-/// The proxy of a rank. It ends with the last channel, when it has done what was handed to it.
-pub(super) struct Service {
+/// The proxy of a rank. It ends with the last channel, or the plan, when it has done what was handed to it.
+pub(crate) struct Service {
+    shared: Arc<Shared>,
     fifo: Arc<Fifo>,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Service {
-    /// `outbound` are the words of all ranks that this one's proxy stores.
-    pub(super) fn start(shared: Arc<Shared>, outbound: Vec<Peer<u32>>, triggers: u32) -> Result<Service, Error> {
+    /// A thread that does what is pushed, of which so many may wait.
+    pub(super) fn start(shared: Arc<Shared>, signals: Signals, triggers: u32) -> Result<Service, Error> {
         let ring = (0..triggers).map(|_| Place16::default()).collect();
         let fifo = Arc::new(Fifo { ring, ..Fifo::default() });
-        let ending = Arc::new(AtomicBool::new(false));
+        let mut service = Service { shared, fifo, ending: Arc::default(), thread: None };
+        service.begin(signals)?;
+        Ok(service)
+    }
+
+    /// Starts the thread, of a FIFO through which nothing has gone.
+    fn begin(&mut self, signals: Signals) -> Result<(), Error> {
+        let (shared, fifo, triggers) = (self.shared.clone(), self.fifo.clone(), self.fifo.ring.len() as u32);
         // SAFETY: the ring has room for so many triggers; it and the words are in `fifo`, which the proxy holds.
         let consumer = unsafe { FifoConsumer::new(fifo.ring.as_ptr().cast(), fifo.progress.as_ptr().cast_mut().cast(), triggers) };
-        let (rank, held, end) = (shared.group().rank(), fifo.clone(), ending.clone());
+        let (rank, end) = (shared.group().rank(), self.ending.clone());
         let run = move || {
-            let _held = held;
-            Proxy::new(shared, consumer, outbound).run(|| end.load(Ordering::Acquire));
+            let _held = fifo;
+            Proxy::new(shared, consumer, signals).run(|| end.load(Ordering::Acquire));
         };
         let thread = Builder::new().name(format!("maco proxy {rank}")).spawn(run).map_err(|why| RanksError::Meeting {
             what: format!("the proxy of rank {rank} could not be started").into(),
             why: why.to_string().into(),
             help: "see the limits of this process: threads",
         })?;
-        Ok(Service { fifo, ending, thread: Some(thread) })
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    /// Returns when the thread has done what was handed to it, and ended.
+    pub(crate) fn stop(&mut self) {
+        self.ending.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // What it may have panicked of stops the ranks by their deadline.
+            let _ = thread.join();
+        }
+    }
+
+    /// Begins anew behind [`Service::stop`], for tasks of a plan of which none runs.
+    pub(crate) fn again(&mut self) -> Result<(), Error> {
+        let Fifo { ring, head, progress } = &*self.fifo;
+        ring.iter().flat_map(|place| &place.0).for_each(|word| word.store(0, Ordering::Relaxed));
+        [head].into_iter().chain(progress).for_each(|word| word.store(0, Ordering::Relaxed));
+        self.ending.store(false, Ordering::Release);
+        self.begin(Signals::Behind)
+    }
+
+    /// The same for tasks.
+    pub(crate) fn table(&self, rank: u32) -> maco_abi::Fifo {
+        let Fifo { ring, head, progress } = &*self.fifo;
+        maco_abi::Fifo {
+            ring: ring.as_ptr() as u64,
+            head: head.as_ptr() as u64,
+            progress: progress.as_ptr() as u64,
+            size: ring.len() as u32,
+            rank,
+        }
     }
 
     /// Where the executors of this rank push.
@@ -69,11 +108,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.ending.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // What it may have panicked of stops the ranks by their deadline.
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 

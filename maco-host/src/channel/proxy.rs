@@ -14,13 +14,20 @@ const REST: Duration = Duration::from_micros(50);
 pub(super) struct Proxy {
     shared: Arc<Shared>,
     fifo: FifoConsumer,
+    signals: Signals,
+}
+
+/// Where a proxy signals.
+pub(super) enum Signals {
     /// The word of each rank that this proxy stores, and how often it has.
-    signals: Vec<(Peer<u32>, u32)>,
+    Counted(Vec<(Peer<u32>, u32)>),
+    /// Behind what it copies: what it finds behind the source.
+    Behind,
 }
 
 impl Proxy {
-    pub(super) fn new(shared: Arc<Shared>, fifo: FifoConsumer, outbound: Vec<Peer<u32>>) -> Proxy {
-        Proxy { shared, fifo, signals: outbound.into_iter().map(|word| (word, 0)).collect() }
+    pub(super) fn new(shared: Arc<Shared>, fifo: FifoConsumer, signals: Signals) -> Proxy {
+        Proxy { shared, fifo, signals }
     }
 
     /// Until it should end and nothing is left to do, or it was handed what it cannot do.
@@ -56,24 +63,39 @@ impl Proxy {
     /// False if it is outside of the memory: nothing goes on then.
     fn perform(&mut self, system: &impl maco_device::channel::System, trigger: Trigger) -> bool {
         let size = self.shared.arena.bytes() as u64;
-        let inside = |offset: u64| offset.checked_add(trigger.bytes.into()).is_some_and(|end| end <= size);
-        let signal = self.signals.get_mut(trigger.channel as usize).filter(|_| inside(trigger.from) && inside(trigger.to));
-        let Some((word, sent)) = signal else {
+        let word = if matches!(self.signals, Signals::Behind) { size_of::<u32>() as u64 } else { 0 };
+        let inside = |offset: u64| offset.checked_add(u64::from(trigger.bytes) + word).is_some_and(|end| end <= size);
+        // Words are aligned.
+        let apart = word == 0 || (trigger.from | trigger.to | u64::from(trigger.bytes)).is_multiple_of(word);
+        if trigger.channel >= self.shared.group().ranks() || !inside(trigger.from) || !inside(trigger.to) || !apart {
             let waiting = Waiting { operation: Operation::Trigger, peer: trigger.channel, word: u32::MAX, expected: 0 };
             // SAFETY: this rank's control block.
             unsafe { self.shared.watch().report(system, waiting, [0; 3], 0) };
             let _ = self.shared.stopped();
             return false;
-        };
+        }
         if trigger.copy {
             let from = self.shared.own().wrapping_add(trigger.from as usize);
             // SAFETY: inside the mapped memory of both ranks; all accesses to it are atomics.
             unsafe { self.shared.of(trigger.channel).at::<u8>(trigger.to).put(system, from, trigger.bytes.into()) };
         }
         if trigger.signal {
-            *sent = sent.wrapping_add(1);
-            // SAFETY: this proxy is the word's only writer.
-            unsafe { word.publish(system, *sent) };
+            match &mut self.signals {
+                Signals::Counted(words) => {
+                    let (word, sent) = &mut words[trigger.channel as usize];
+                    *sent = sent.wrapping_add(1);
+                    // SAFETY: this proxy is the word's only writer.
+                    unsafe { word.publish(system, *sent) };
+                }
+                Signals::Behind => {
+                    let behind = |offset: u64| offset + u64::from(trigger.bytes);
+                    // SAFETY: aligned words of the mapped memory, of which this proxy is the only writer at the peer's.
+                    unsafe {
+                        let number = system.load4(self.shared.own().wrapping_add(behind(trigger.from) as usize).cast());
+                        self.shared.of(trigger.channel).at::<u32>(behind(trigger.to)).publish(system, number);
+                    }
+                }
+            }
         }
         true
     }
@@ -104,7 +126,7 @@ mod tests {
             let mut progress = [0u32; 2];
             // SAFETY: words of this thread.
             let fifo = unsafe { FifoConsumer::new(ring.as_mut_ptr(), progress.as_mut_ptr(), 1) };
-            let mut proxy = Proxy::new(shared.clone(), fifo, vec![word]);
+            let mut proxy = Proxy::new(shared.clone(), fifo, Signals::Counted(vec![(word, 0)]));
             assert!(proxy.perform(&shared.system(), Trigger { signal: true, ..Trigger::default() }));
             // SAFETY: mapped.
             assert_eq!(unsafe { shared.system().load4(shared.own().wrapping_add(512).cast()) }, 1);

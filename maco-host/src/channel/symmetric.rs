@@ -8,6 +8,8 @@ use maco_ranks::{Block, Error as RanksError, Group};
 
 use super::channels::{ChannelOptions, Channels};
 use super::control::Shared;
+use super::port::Service;
+use super::proxy::Signals;
 use crate::device::Device;
 use crate::error::Error;
 
@@ -125,6 +127,11 @@ impl SymmetricMemory {
     /// MACO0099 with the wait, which from then on is the error of all ranks; MACO0100 after [`SymmetricMemory::stop`].
     pub fn check(&self) -> Result<(), Error> {
         self.0.check()
+    }
+
+    /// A thread of this rank that does what tasks of a plan hand over, of which so many may wait: it copies, and signals behind what it has copied.
+    pub(crate) fn proxy(&self, triggers: u32) -> Result<Service, Error> {
+        Service::start(self.0.clone(), Signals::Behind, triggers)
     }
 
     /// Two ranks that have one GPU, if there are any: the same two on all ranks.

@@ -25,7 +25,7 @@ impl RankTable {
         let missing = head + size_of_val(bases) as u64;
         let memory = DeviceMemory::zeroed(context, missing + 4 * u64::from(tiles), "the table of ranks")?;
         let at = |offset: u64| memory.address() + offset;
-        let ranks = Ranks { rank, ranks: bases.len() as u32, bases: at(head), missing: at(missing) };
+        let ranks = Ranks { rank, ranks: bases.len() as u32, bases: at(head), missing: at(missing), fifo: 0 };
         let row = |bytes: usize| Rows { count: 1, bytes, pitch: bytes };
         // SAFETY: (of both) plain data without padding; the memory was sized for them.
         unsafe {

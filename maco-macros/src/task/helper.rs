@@ -167,7 +167,7 @@ impl Helper<'_> {
                 #(const #results: usize,)*
             >(#cta: #lent #p::Cta<'_, #k, #r, #t>, #(#inputs),*) #output #clause {
                 #[allow(unused_imports)]
-                use #p::{Collectives as _, Operations as _};
+                use #p::{Channels as _, Collectives as _, Operations as _};
                 #body
             }
         }

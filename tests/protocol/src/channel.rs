@@ -147,7 +147,7 @@ impl World {
     /// `ranks` ranks as `rank` sees them. No wait ends in vain, so that nobody notes what is missing.
     pub fn ranks(&self, rank: u32, ranks: u32, launch: u32) -> RankView {
         // SAFETY: of the model, which lives as long as its threads.
-        unsafe { RankView::new(Ranks { rank, ranks, bases: self.bases.as_ptr() as u64, missing: 0 }, launch) }
+        unsafe { RankView::new(Ranks { rank, ranks, bases: self.bases.as_ptr() as u64, missing: 0, fifo: 0 }, launch) }
     }
 
     /// How often somebody began to write a report.
