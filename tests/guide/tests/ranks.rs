@@ -13,6 +13,15 @@ fn ranks_and_one_rank_do_the_same() {
 }
 
 #[test]
+fn what_was_exchanged_comes_back() {
+    for count in [1, 2, 3] {
+        for (own, back) in Communicator::threads(count, |communicator| ranks::exchanged_on(&communicator).unwrap()).unwrap() {
+            assert!(own == back, "{count} ranks");
+        }
+    }
+}
+
+#[test]
 fn a_product_over_ranks_is_that_of_one() {
     for count in [1, 2, 4] {
         for found in Communicator::threads(count, |communicator| ranks::row_parallel_on(&communicator).unwrap()).unwrap() {

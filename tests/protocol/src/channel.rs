@@ -163,8 +163,10 @@ impl World {
     fn index(&self, at: *const u32) -> usize {
         let index = self.find(at).expect("an access outside of the memory");
         match self.setting.layout {
-            Layout::Messages { packets, .. } if self.lacks(Lack::OnePlace) && self.setting.layout.slot(index) == Some(1) => {
-                index - packets / 2
+            Layout::Messages { packets: all, .. } | Layout::Slots { data: all, .. }
+                if self.lacks(Lack::OnePlace) && self.setting.layout.slot(index) == Some(1) =>
+            {
+                index - all / 2
             }
             _ => index,
         }

@@ -75,6 +75,15 @@ pub enum Layout {
         /// Words of all.
         words: usize,
     },
+    /// Slots of a channel between two tasks, likewise. Of each line of 16 bytes one word is used.
+    Slots {
+        /// Who has them: the first ones.
+        ranks: usize,
+        /// Words of slots, behind which are [`maco_abi::MessageWord`]s.
+        data: usize,
+        /// Words of all.
+        words: usize,
+    },
 }
 
 impl Layout {
@@ -84,6 +93,8 @@ impl Layout {
         match self {
             Layout::Messages { packets, .. } if at < packets => Role::Packet,
             Layout::Messages { packets, .. } => [Role::Credit, Role::Sent, Role::Received][(at - packets) % 3],
+            Layout::Slots { data, .. } if at < data => Role::Data,
+            Layout::Slots { data, .. } => [Role::Signal, Role::Sent, Role::Received][(at - data) % 3],
             Layout::Channels => match at {
                 place::SIGNAL => Role::Signal,
                 place::CREDIT => Role::Credit,
@@ -98,13 +109,14 @@ impl Layout {
 
     /// Whether it is accessed by atomics. Packets are at even words.
     pub fn is_shared(self, word: usize) -> bool {
-        if let Layout::Messages { ranks, words, .. } = self
+        if let Layout::Messages { ranks, words, .. } | Layout::Slots { ranks, words, .. } = self
             && (word / RANK >= ranks || word % RANK >= words)
         {
             return false;
         }
         match self.role(word) {
             Role::Sent | Role::Received => false,
+            Role::Data if matches!(self, Layout::Slots { .. }) => word.is_multiple_of(4),
             Role::Packet => word.is_multiple_of(2),
             _ => true,
         }
@@ -114,6 +126,7 @@ impl Layout {
     pub fn slot(self, word: usize) -> Option<usize> {
         match self {
             Layout::Messages { packets, .. } if word % RANK < packets => Some(word % RANK * 2 / packets),
+            Layout::Slots { data, .. } if word % RANK < data => Some(word % RANK * 2 / data),
             _ => None,
         }
     }

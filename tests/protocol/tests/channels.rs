@@ -4,7 +4,7 @@ use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 use protocol::channel::{Lack, Role};
-use protocol::{channel_cases, message_cases};
+use protocol::{channel_cases, message_cases, slot_cases};
 
 macro_rules! models {
     ($cases:ident: $($name:ident)*) => {
@@ -47,6 +47,12 @@ models! { message_cases:
     broadcast
     lanes_that_receive
     lanes_that_send
+}
+
+models! { slot_cases:
+    puts
+    offers
+    lanes_of_a_channel
 }
 
 /// Threads of this name fail on purpose.
@@ -131,4 +137,15 @@ lacks! { message_cases:
         Lack::Meet, Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::EarlyCredit, Lack::Half;
     lacks_of_lanes_that_send: lanes_that_send without
         Lack::Meet, Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::Acquire(1);
+}
+
+lacks! { slot_cases:
+    lacks_of_puts: puts without
+        Lack::OnePlace, Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 4), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Uncounted(Role::Sent);
+    lacks_of_offers: offers without
+        Lack::OnePlace, Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 4), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Uncounted(Role::Sent);
+    lacks_of_lanes_of_a_channel: lanes_of_a_channel without
+        Lack::Meet, Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
 }
