@@ -124,25 +124,18 @@ impl Exchange {
                 help: "give each rank a GPU of its own: `Device::gpu(communicator.local_rank())`",
             });
         }
-        if messages.proxy && device.is_gpu() {
-            return Err(Error::Collectives {
-                megakernel: name.into(),
-                what: "a port channel needs a proxy, and that of a GPU, which drives copy engines, is to come".into(),
-                ranks: group.ranks(),
-                help: "write the body over a memory channel, `cta: Cta<MemoryChannel>`, or run it on CPU ranks",
-            });
-        }
         shared.collect(group)?;
         let bytes = usize::try_from(messages.bytes).unwrap_or(usize::MAX);
         let block = shared.memory.block(&format!("messages of megakernel {name}"), bytes)?;
         let bases = shared.memory.table().bases.into_boxed_slice();
         let (rank, ranks) = (group.rank(), group.ranks());
-        let proxy = messages.proxy.then(|| shared.memory.proxy(TRIGGERS)).transpose()?;
+        let proxy = messages.proxy.then(|| shared.memory.proxy(device, TRIGGERS)).transpose()?;
+        let fifo = proxy.as_ref().map(|proxy| proxy.table(rank)).transpose()?;
         let table = match device.context() {
-            Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles)?),
+            Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles, fifo)?),
             None => {
                 let missing: Box<[AtomicU32]> = (0..messages.tiles).map(|_| AtomicU32::new(0)).collect();
-                let fifo = proxy.as_ref().map(|proxy| Box::new(proxy.table(rank)));
+                let fifo = fifo.map(Box::new);
                 let at = fifo.as_ref().map_or(0, |fifo| &raw const **fifo as u64);
                 let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64, fifo: at });
                 Table::Host { _bases: bases, missing, _fifo: fifo, table }

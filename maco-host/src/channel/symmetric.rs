@@ -130,8 +130,8 @@ impl SymmetricMemory {
     }
 
     /// A thread of this rank that does what tasks of a plan hand over, of which so many may wait: it copies, and signals behind what it has copied.
-    pub(crate) fn proxy(&self, triggers: u32) -> Result<Service, Error> {
-        Service::start(self.0.clone(), Signals::Behind, triggers)
+    pub(crate) fn proxy(&self, device: &Device, triggers: u32) -> Result<Service, Error> {
+        Service::start(self.0.clone(), device, Signals::Behind, triggers)
     }
 
     /// Two ranks that have one GPU, if there are any: the same two on all ranks.

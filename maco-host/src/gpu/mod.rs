@@ -5,6 +5,7 @@
 mod binding;
 mod capture;
 mod context;
+mod copy_engine;
 mod driver;
 mod events;
 mod executor;
@@ -29,6 +30,7 @@ pub use graph::CudaGraph;
 pub use stream::Stream;
 
 pub(crate) use context::Context;
+pub(crate) use copy_engine::{CopyEngine, TriggerMemory};
 pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};
 pub(crate) use memory::DeviceMemory;
 pub(crate) use module::has_no_code;

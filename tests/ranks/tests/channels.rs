@@ -15,7 +15,7 @@ fn shapes() -> &'static [[u64; 2]] {
     if short() { &SHAPES[2..4] } else { &SHAPES }
 }
 
-everywhere!(of_bf16, of_f16, of_f32, of_i32, of_i8, chains, gathered);
+everywhere!(of_bf16, of_f16, of_f32, of_i32, of_i8, chains, gathered, proxies_of_bf16, proxies_of_f32, proxies_of_i8, chains_of_proxies);
 
 macro_rules! of_element {
     ($name:ident, $element:ty) => {
@@ -43,31 +43,28 @@ of_element!(of_f32, f32);
 of_element!(of_i32, i32);
 of_element!(of_i8, i8);
 
-macro_rules! ports_of_element {
+macro_rules! proxies_of_element {
     ($test:ident, $name:ident, $element:ty) => {
-        #[test]
-        fn $test() {
-            support::worlds(|world| {
-                let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
-                for &[m, n] in shapes() {
-                    let shape = [u64::from(ranks), m, n];
-                    let dims = channels::$name::Dims { R: shape[0], M: m, N: n };
-                    let plan = channels::$name::plan_with(&world.device, dims, &world.options).unwrap();
-                    for launch in 0..6 {
-                        let x = world.device.upload(&numbers::<$element>(rank, shape.iter().product(), launch), shape).unwrap();
-                        let [mut at_once, mut in_steps] = [(); 2].map(|()| world.device.zeros::<$element>(shape).unwrap());
-                        plan.run(&x, &mut at_once, &mut in_steps, launch as u32 % 3).unwrap();
-                        check(world, &at_once, launch, "at once");
-                        check(world, &in_steps, launch, "in steps");
-                    }
+        fn $test(world: &World) {
+            let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+            for &[m, n] in shapes() {
+                let shape = [u64::from(ranks), m, n];
+                let dims = channels::$name::Dims { R: shape[0], M: m, N: n };
+                let plan = channels::$name::plan_with(&world.device, dims, &world.options).unwrap();
+                for launch in 0..if short() { 3 } else { 6 } {
+                    let x = world.device.upload(&numbers::<$element>(rank, shape.iter().product(), launch), shape).unwrap();
+                    let [mut at_once, mut in_steps] = [(); 2].map(|()| world.device.zeros::<$element>(shape).unwrap());
+                    plan.run(&x, &mut at_once, &mut in_steps, launch as u32 % 3).unwrap();
+                    check(world, &at_once, launch, "at once");
+                    check(world, &in_steps, launch, "in steps");
                 }
-            });
+            }
         }
     };
 }
-ports_of_element!(a_proxy_copies_bf16, ports_of_bf16, bf16);
-ports_of_element!(a_proxy_copies_f32, ports_of_f32, f32);
-ports_of_element!(a_proxy_copies_i8, ports_of_i8, i8);
+proxies_of_element!(proxies_of_bf16, ports_of_bf16, bf16);
+proxies_of_element!(proxies_of_f32, ports_of_f32, f32);
+proxies_of_element!(proxies_of_i8, ports_of_i8, i8);
 
 /// Plane r is this rank's plane of what rank r has.
 fn check<E: support::Value + maco::TensorElement>(world: &World, found: &Tensor<E>, launch: u64, what: &str) {
@@ -90,14 +87,11 @@ fn chains(world: &World) {
     });
 }
 
-#[test]
-fn chains_of_proxies() {
+fn chains_of_proxies(world: &World) {
     let dims = |[r, m, n]: [u64; 3]| channels::port_chain::Dims { R: r, M: m, N: n };
-    support::worlds(|world| {
-        chained(world, |shape| {
-            let plan = channels::port_chain::plan_with(&world.device, dims(shape), &world.options).unwrap();
-            Box::new(move |x, there, back| plan.run(x, there, back).map(drop))
-        });
+    chained(world, |shape| {
+        let plan = channels::port_chain::plan_with(&world.device, dims(shape), &world.options).unwrap();
+        Box::new(move |x, there, back| plan.run(x, there, back).map(drop))
     });
 }
 
