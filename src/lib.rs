@@ -23,7 +23,7 @@ macro_rules! task_set {
     ($($set:tt)*) => { $crate::__private::task_set! { $crate; $($set)* } };
 }
 
-pub use maco_device::{access, kind, region};
+pub use maco_device::{access, channels, kind, region};
 
 pub mod tasks;
 

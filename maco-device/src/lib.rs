@@ -33,7 +33,7 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use cta::channels::Channels;
+pub use cta::channels::{self, Channels};
 pub use cta::collectives::Collectives;
 pub use cta::operations::Operations;
 pub use cta::pure;

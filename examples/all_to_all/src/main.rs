@@ -11,7 +11,7 @@ use maco::{Communicator, Device, PlanOptions, Tensor, bf16};
 /// Ranks exchange planes inside of one megakernel by tasks of this program, checked against one rank.
 ///
 /// Ranks are threads of this process: `all_to_all --ranks 4`, or processes: `maco launch -n 4 -- all_to_all`.
-/// Each has a GPU if there are as many, else a part of the CPU. Proxies are of CPU ranks.
+/// Each has a GPU if there are as many, else a part of the CPU.
 #[derive(Parser)]
 #[command(after_help = "Example: all_to_all --ranks 4 --cpu -m 100 -n 300")]
 struct Options {
@@ -63,13 +63,11 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
     pass &= right;
     lines.push(said("over a memory channel", right, time));
 
-    if !device.is_gpu() {
-        let dims = kernels::by_proxy::Dims { R: count, M: m, N: n };
-        let plan = kernels::by_proxy::plan_with(&device, dims, &plan_options)?;
-        let (right, time) = exchanged(ranks, &device, [m, n], options.runs, |x, y| Ok(plan.run(x, y)?.elapsed))?;
-        pass &= right;
-        lines.push(said("over a port channel", right, time));
-    }
+    let dims = kernels::by_proxy::Dims { R: count, M: m, N: n };
+    let plan = kernels::by_proxy::plan_with(&device, dims, &plan_options)?;
+    let (right, time) = exchanged(ranks, &device, [m, n], options.runs, |x, y| Ok(plan.run(x, y)?.elapsed))?;
+    pass &= right;
+    lines.push(said("over a port channel", right, time));
     let pass = ranks.all_gather_bytes(&[u8::from(pass)])?.concat().iter().all(|&pass| pass == 1);
     if ranks.rank() == 0 {
         println!("all_to_all M {m} N {n}, {count} × {}", if device.is_gpu() { device.model() } else { device.to_string() });

@@ -70,7 +70,7 @@ pub enum Signalled<S> {
     #[doc(hidden)]
     _Of(core::convert::Infallible, PhantomData<S>),
 }
-/// The peer has told of `S`.
+/// The peer has told of what it did alike, behind `S` of this rank.
 pub enum Arrived<S> {
     #[doc(hidden)]
     _Of(core::convert::Infallible, PhantomData<S>),
@@ -113,13 +113,8 @@ impl ToSignal for Handed {}
     label = "not the next step: this is `{Self}`",
     note = "the steps are `cta.put(x).signal().wait().receive(y)` or `cta.offer(x).signal().wait().get(y)`; packets need no signal: `cta.put(x).receive(y)`"
 )]
-pub trait ToWait: Step {
-    /// What has arrived.
-    type Of: Step;
-}
-impl<S: Step> ToWait for Signalled<S> {
-    type Of = S;
-}
+pub trait ToWait: Step {}
+impl<S: Step> ToWait for Signalled<S> {}
 
 /// [`InFlight::receive`] comes next.
 #[diagnostic::on_unimplemented(
@@ -129,8 +124,8 @@ impl<S: Step> ToWait for Signalled<S> {
 )]
 pub trait ToReceive: Step {}
 impl ToReceive for Sent {}
-impl ToReceive for Arrived<Put> {}
-impl ToReceive for Arrived<Handed> {}
+impl ToReceive for Arrived<Signalled<Put>> {}
+impl ToReceive for Arrived<Signalled<Handed>> {}
 
 /// [`InFlight::get`] comes next.
 #[diagnostic::on_unimplemented(
@@ -139,7 +134,7 @@ impl ToReceive for Arrived<Handed> {}
     note = "the steps are `cta.put(x).signal().wait().receive(y)` or `cta.offer(x).signal().wait().get(y)`; packets need no signal: `cta.put(x).receive(y)`"
 )]
 pub trait ToGet: Step {}
-impl ToGet for Arrived<Offered> {}
+impl ToGet for Arrived<Signalled<Offered>> {}
 
 /// [`InFlight::flush`] may come next.
 #[diagnostic::on_unimplemented(
@@ -291,7 +286,7 @@ impl<B: Begin, E: Element, G, S: Step, const I: usize, const J: usize> InFlight<
 
     /// Waits until the other end has told of its tile: for as long as the communicator's deadline.
     #[inline(always)]
-    pub fn wait(mut self) -> InFlight<B, E, G, Arrived<S::Of>, I, J>
+    pub fn wait(mut self) -> InFlight<B, E, G, Arrived<S>, I, J>
     where
         S: ToWait,
     {

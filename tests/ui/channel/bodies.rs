@@ -11,7 +11,7 @@ fn another_operation(cta: Cta<MemoryChannel>, #[read(r, i, j)] x: Tensor<f32, R,
     cta.zip(x, y, |v| v)
 }
 
-#[maco::task(tile(r = 1, i = 8, j = 64))]
+#[maco::task(tile(r = 1, i = 8, j = 8))]
 fn other_axes(cta: Cta<MemoryChannel>, #[read(r, j, i)] x: Tensor<f32, R, N, M>, #[write(r, i, j)] y: Tensor<f32, R, M, N>) {
     cta.put(x).signal().wait().receive(y)
 }
