@@ -23,7 +23,7 @@ macro_rules! task_set {
     ($($set:tt)*) => { $crate::__private::task_set! { $crate; $($set)* } };
 }
 
-pub use maco_device::{access, channels, kind, region};
+pub use maco_device::{access, channels, given, kind, region};
 
 pub mod tasks;
 
@@ -59,7 +59,7 @@ pub mod __private {
         Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16,
         fuses_elementwise_prologues, gemvs, warp_tasks,
     };
-    pub use maco_device::{access, kind, pure, region};
+    pub use maco_device::{access, given, kind, pure, region};
     pub use maco_graph::spec;
     pub use maco_macros::task_set;
 

@@ -256,16 +256,29 @@ fn a_folder_for_intermediate_files_is_left_alone() {
     let folder = target().join("apart-intermediate");
     let built = user.run(&[("CARGO_BUILD_BUILD_DIR", folder.to_str().unwrap())]).unwrap();
     assert!(built.starts_with("None\nsm_90a true\n") && built.contains(".visible .entry tiny("), "{built}");
-    // In a file too, with a folder for each workspace.
+    // In a file too, with a folder for each workspace, and in the layout that cargo is to have: a folder for each unit, and none called `deps`.
     user.write("user/build.rs", &format!("{}// again\n", script("src/kernels.rs")));
     let config = format!("build.build-dir = \"{}/{{workspace-path-hash}}\"", folder.display());
-    let output = user.cargo(&["run", "--quiet", "--config", &config]).output().unwrap();
+    let output = user
+        .cargo(&["run", "--quiet", "--config", &config, "-Zbuild-dir-new-layout"])
+        // Else a stable cargo does not know the layout.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .output()
+        .unwrap();
     let built = String::from_utf8_lossy(&output.stdout);
     assert!(
         built.starts_with("None\nsm_90a true\n") && built.contains(".visible .entry tiny("),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    let is_new = |debug: &Path| debug.join("build/maco-build").is_dir() && !debug.join("deps").exists();
+    assert!(folders(&folder).iter().any(|hash| is_new(&hash.join("debug"))), "cargo has another layout");
+}
+
+/// Folders two levels below this one: of `{workspace-path-hash}`.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    below(folder).flat_map(|folder| below(&folder)).collect()
 }
 
 /// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: what cargo was asked to build

@@ -52,7 +52,7 @@ pub use data::reader::Reader;
 pub use data::row::{Elements, FirstRow, Row, RowInputs, RowMut, RowOutputs, RowValues, RowView, Rows};
 pub use data::task::Task;
 pub use data::tile::{Operand, ReadTile, Tile};
-pub use data::{access, element, kind, region, row, task, tile};
+pub use data::{access, element, given, kind, region, row, task, tile};
 pub use dispatch::{
     After, All, Callable, Filter, Instance, Instances, body_id, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks,
 };

@@ -5,6 +5,7 @@ pub mod argmax;
 pub mod element;
 pub mod epilogue;
 pub mod exchange;
+pub mod given;
 pub mod inputs;
 pub mod kind;
 pub mod lane_pairs;
