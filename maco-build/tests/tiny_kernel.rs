@@ -204,6 +204,22 @@ fn code_that_records_is_made_when_it_is_asked_for() {
     assert_eq!(user.run(&[("MACO_PROFILE", "0")]).unwrap(), without);
 }
 
+/// Kernels that the build script has written itself are newer than its begin.
+#[test]
+fn generated_kernels_are_built_once() {
+    let user = User::new("generated");
+    let begin = format!(
+        "fn main() {{
+             let kernels = std::path::PathBuf::from(std::env::var_os(\"OUT_DIR\").unwrap()).join(\"generated.rs\");
+             std::fs::write(&kernels, {KERNEL:?}).unwrap();"
+    );
+    user.write("user/build.rs", &script("KERNELS").replace("fn main() {", &begin).replace("\"KERNELS\"", "&kernels"));
+    user.write("user/src/kernels.rs", "include!(concat!(env!(\"OUT_DIR\"), \"/generated.rs\"));\n");
+    let built = user.run(&[]).unwrap();
+    assert!(built.contains(".visible .entry tiny("), "{built}");
+    assert!(user.is_fresh(), "the first build is followed by another one");
+}
+
 /// Files of settings for cargo that a user may have for the host: device code has its own profile and flags, and stays the same byte for byte,
 /// but for the numbers in mangled names that cargo gives to crates (`Cs9ftxFMNfxat_`): settings for single packages change those.
 #[test]
