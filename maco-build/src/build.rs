@@ -184,7 +184,7 @@ impl Sources {
         Ok(Sources { kernels, files })
     }
 
-    /// But for what the build script has written itself, before it came here: that is newer than its begin, so it would run again the next time.
+    /// Tells cargo, without the files that the build script wrote itself: they are newer than its start, so it would run again the next time.
     fn report(&self, out: &Path) {
         self.files.iter().filter(|path| !path.starts_with(out)).for_each(|path| report::rerun_if_changed(path));
     }

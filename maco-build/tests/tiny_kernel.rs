@@ -204,7 +204,7 @@ fn code_that_records_is_made_when_it_is_asked_for() {
     assert_eq!(user.run(&[("MACO_PROFILE", "0")]).unwrap(), without);
 }
 
-/// Kernels that the build script has written itself are newer than its begin.
+/// Kernels that the build script wrote itself are newer than its start.
 #[test]
 fn generated_kernels_are_built_once() {
     let user = User::new("generated");
