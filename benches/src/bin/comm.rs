@@ -71,15 +71,17 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         nccl.all_reduce(&stream, &x, &mut theirs)?;
         stream.synchronize()?;
         let graph = CudaGraph::capture(&stream, |stream| (0..STEPS).try_for_each(|_| nccl.all_reduce(stream, &x, &mut theirs)))?;
-        let times = clock.measure(&mut [
-            &mut || Ok(bound.launch_on(&stream)?),
-            &mut || Ok(bound_without.launch_on(&stream)?),
-            &mut || Ok(graph.launch(&stream)?),
-        ])?;
+        let times =
+            clock.measure(&mut [&mut || Ok(bound.launch_on(&stream)?), &mut || Ok(bound_without.launch_on(&stream)?), &mut || {
+                Ok(graph.launch(&stream)?)
+            }])?;
         chain.check()?;
         without.check()?;
         let mean = (communicator.ranks() + 1) as f32 / 2.0;
-        ensure!(y.download()?.iter().all(|value| (value.to_f32() / mean - 1.0).abs() < 0.02), "the chain computed something else than a mean");
+        ensure!(
+            y.download()?.iter().all(|value| (value.to_f32() / mean - 1.0).abs() < 0.02),
+            "the chain computed something else than a mean"
+        );
         let sum = mean * communicator.ranks() as f32;
         ensure!(theirs.download()?.iter().all(|value| value.to_f32() == sum), "NCCL computed something else than the sum");
         let inside = times[1].slope(times[0], STEPS as f64);

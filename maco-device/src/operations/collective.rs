@@ -10,6 +10,7 @@ use crate::data::element::Element;
 use crate::data::number::Number;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
 
 /// How values of all ranks become one.
@@ -131,10 +132,12 @@ impl SimtConsumer {
         flow: Flow,
         op: O,
     ) -> bool {
-        // Words of eight elements.
-        let words = const { 2 * E::BYTES };
-        let (rows, cols) = (y.rows(), y.cols());
-        let (across, wide) = (cols.div_ceil(8), x.wide());
+        // Pairs of words of eight elements.
+        let pairs = E::BYTES;
+        let wide = x.wide();
+        let cols = y.cols();
+        let rows = if cols == 0 { 0 } else { y.rows() };
+        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
         let (ranks, messages) = task.ranks();
         let RankView { rank, ranks: count, .. } = ranks;
         let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
@@ -147,45 +150,47 @@ impl SimtConsumer {
         if !unsafe { exchange.begin(&system, &UntilAbort, flow.to) } {
             return false;
         }
-        let part = |rank: u32| if flow.by_plane { x.of_plane(rank as i32) } else { x };
-        let mut block = self.thread;
-        while block < rows * across {
-            let (row, col) = (block / across, block % across * 8);
+        let part = |rank: u32, (row, beside): (u32, u32)| {
+            let part = if flow.by_plane { x.of_plane(rank as i32) } else { x };
+            part.block(wide, row, 8 * beside)
+        };
+        let (mut at, mut block) = (walk.start(self.thread), self.thread);
+        while at.0 < rows {
             let mut n = 1;
             while n < count {
                 // Ranks send to different ones at a time.
                 let to = ranks.behind(n);
                 if flow.to.has(to) {
-                    let eight = part(to).block(wide, row, col);
+                    let eight = part(to, at);
                     let eight = eight.as_ref();
                     let mut pair = 0;
-                    while pair < words / 2 {
-                        let at = 2 * pair as usize;
+                    while pair < pairs {
+                        let word = 2 * pair as usize;
                         // SAFETY: a message has a tile's blocks, of which this one is this thread's.
-                        unsafe { exchange.send(&system, to, block * (words / 2) + pair, [eight[at], eight[at + 1]]) };
+                        unsafe { exchange.send(&system, to, block * pairs + pair, [eight[word], eight[word + 1]]) };
                         pair += 1;
                     }
                 }
                 n += 1;
             }
-            block += self.threads;
+            (at, block) = (walk.next(at), block + self.threads);
         }
         let put = y.wide();
-        let mut block = self.thread;
-        while block < rows * across {
-            let (row, col) = (block / across, block % across * 8);
-            let mut all: Option<[E::Value; 8]> = None;
-            let mut from = 0;
+        let (mut at, mut block) = (walk.start(self.thread), self.thread);
+        while at.0 < rows {
+            // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
+            let mut all = E::open(E::Eight::default());
+            let (mut any, mut from) = (false, 0);
             while from < count {
                 if flow.from.has(from) {
                     let mut eight = E::Eight::default();
                     if from == rank {
-                        eight = part(from).block(wide, row, col);
+                        eight = part(from, at);
                     } else {
                         let mut pair = 0;
-                        while pair < words / 2 {
+                        while pair < pairs {
                             // SAFETY: as above; that rank sends to this one.
-                            let Some(two) = (unsafe { exchange.receive(&system, &UntilAbort, from, block * (words / 2) + pair) }) else {
+                            let Some(two) = (unsafe { exchange.receive(&system, &UntilAbort, from, block * pairs + pair) }) else {
                                 return false;
                             };
                             eight.as_mut()[2 * pair as usize..][..2].copy_from_slice(&two);
@@ -193,18 +198,16 @@ impl SimtConsumer {
                         }
                     }
                     let values = E::open(eight);
-                    all = Some(match all {
-                        None => values,
-                        Some(before) => core::array::from_fn(|n| op.combine(before[n], values[n])),
-                    });
+                    all = core::array::from_fn(|n| if any { op.combine(all[n], values[n]) } else { values[n] });
+                    any = true;
                 }
                 from += 1;
             }
-            if let Some(all) = all {
+            if any {
                 // SAFETY: this thread's block; tiles of one grid do not overlap.
-                unsafe { y.put_block(put, row, col, all.map(|value| op.finish(value, count))) };
+                unsafe { y.put_block(put, at.0, 8 * at.1, all.map(|value| op.finish(value, count))) };
             }
-            block += self.threads;
+            (at, block) = (walk.next(at), block + self.threads);
         }
         if flow.one_way {
             self.sync();
