@@ -157,13 +157,12 @@ impl Exchange {
         self.block.as_ref().map_or(0, |block| block.offset() as u64)
     }
 
-    /// The rank whose message a tile has waited for in vain. The launch has ended.
-    pub(crate) fn missing(&self, tile: u32) -> Option<u32> {
-        let word = match &self.table {
-            Table::Host { missing, .. } => missing.get(tile as usize)?.load(Ordering::Relaxed),
-            Table::Gpu(table) => table.missing(tile)?,
-        };
-        word.checked_sub(1)
+    /// For each tile the rank, plus 1, whose message it has waited for in vain; 0 for none. The launch has ended.
+    pub(crate) fn missing(&self) -> Vec<u32> {
+        match &self.table {
+            Table::Host { missing, .. } => missing.iter().map(|word| word.load(Ordering::Relaxed)).collect(),
+            Table::Gpu(table) => table.missing(),
+        }
     }
 
     /// The error of a rank that is lost, if one is known to be. Does not wait.

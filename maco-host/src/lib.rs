@@ -36,7 +36,7 @@ pub use device::Device;
 pub use error::{Error, OutputFault};
 pub use files::FileError;
 pub use gpu::{CudaGraph, Event, Stream};
-pub use hang::{Dependency, Executor, Hang, Symptom};
+pub use hang::{Dependency, Executor, Hang, RankWait, Symptom};
 #[doc(hidden)]
 pub use lower::Fault;
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};

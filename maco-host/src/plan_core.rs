@@ -10,6 +10,7 @@ use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::hang::{RankWait, task_name, tile};
 use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
 use crate::signature::Signature;
@@ -130,10 +131,16 @@ impl PlanCore {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// Which rank a task has waited for in vain, of a launch that has ended.
-    pub(crate) fn missing(&self, task: u32) -> Option<u32> {
-        let coord = self.plan.tasks.get(task as usize)?.coord;
-        self.exchange.as_ref()?.missing(self.lowered.messages.tile(task, coord)?)
+    /// The wait for another rank that `task` did not get through, of a launch that has ended: its own, else the first one, behind which it may be.
+    pub(crate) fn missing(&self, task: u32) -> Option<RankWait> {
+        let missing = self.exchange.as_ref()?.missing();
+        let of = |task: u32| {
+            let node = self.plan.tasks.get(task as usize)?;
+            let word = *missing.get(self.lowered.messages.tile(task, node.coord)? as usize)?;
+            let rank = word.checked_sub(1)?;
+            Some(RankWait { task: task_name(&self.plan, node.call), call: node.call, tile: tile(&self.plan, node), rank })
+        };
+        of(task).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
     }
 
     /// [`maco_abi::Launch::ranks`].

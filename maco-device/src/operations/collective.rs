@@ -122,7 +122,7 @@ pub(super) fn system() -> CpuThread<fn() -> u32> {
 
 impl SimtConsumer {
     /// Sends and receives as `flow` says; `y` is what comes, reduced by `op`. Elements are combined as values, in the order of ranks, and rounded once. On all ranks
-    /// `y` has the same size, that of a tile of `x`. `false` if the launch is aborted.
+    /// `y` has the same size, that of a tile of `x`. Waits end when the launch is aborted; then `y` is not all written.
     #[inline(always)]
     pub fn collective<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
         self,
@@ -131,6 +131,35 @@ impl SimtConsumer {
         task: Task,
         flow: Flow,
         op: O,
+    ) {
+        let (ranks, messages) = task.ranks();
+        let rank = ranks.rank;
+        let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
+        // Others may know the tile by this rank.
+        let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
+        // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
+        let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
+        let arrived = self.exchange_blocks(x, y, flow, op, exchange, ranks);
+        // All threads come here, also when the launch is aborted: those without a block wait here for the others.
+        if flow.one_way {
+            self.sync();
+            if self.thread == 0 && arrived {
+                // SAFETY: all threads have come here.
+                unsafe { exchange.end(&system(), flow.to, flow.from) };
+            }
+        }
+    }
+
+    /// Each thread its blocks of eight elements; `false` if the launch is aborted.
+    #[inline(always)]
+    fn exchange_blocks<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
+        self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        flow: Flow,
+        op: O,
+        exchange: TileMessages,
+        ranks: RankView,
     ) -> bool {
         // Pairs of words of eight elements.
         let pairs = E::BYTES;
@@ -138,13 +167,7 @@ impl SimtConsumer {
         let cols = y.cols();
         let rows = if cols == 0 { 0 } else { y.rows() };
         let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
-        let (ranks, messages) = task.ranks();
         let RankView { rank, ranks: count, .. } = ranks;
-        let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
-        // Others may know the tile by this rank.
-        let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
-        // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
-        let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
         let system = system();
         // SAFETY: ranks of the launch.
         if !unsafe { exchange.begin(&system, &UntilAbort, flow.to) } {
@@ -208,13 +231,6 @@ impl SimtConsumer {
                 unsafe { y.put_block(put, at.0, 8 * at.1, all.map(|value| op.finish(value, count))) };
             }
             (at, block) = (walk.next(at), block + self.threads);
-        }
-        if flow.one_way {
-            self.sync();
-            if self.thread == 0 {
-                // SAFETY: all threads have come here.
-                unsafe { exchange.end(&system, flow.to, flow.from) };
-            }
         }
         true
     }

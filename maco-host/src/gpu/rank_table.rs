@@ -51,19 +51,18 @@ impl RankTable {
         self.memory.address()
     }
 
-    /// The word of a tile, if the GPU can still say it.
-    pub(crate) fn missing(&self, tile: u32) -> Option<u32> {
-        if tile >= self.tiles {
-            return None;
+    /// The words of all tiles; none if the GPU cannot say them any more.
+    pub(crate) fn missing(&self) -> Vec<u32> {
+        let mut words = vec![0u32; self.tiles as usize];
+        let bytes = size_of_val(&*words);
+        if bytes == 0 {
+            return words;
         }
-        let mut word = 0u32;
-        // SAFETY: a word of the table, and one of this function.
-        unsafe {
-            self.context
-                .download((&raw mut word).cast(), self.missing + 4 * u64::from(tile), Rows { count: 1, bytes: 4, pitch: 4 })
-                .ok()?;
+        // SAFETY: these words of the table, and as many of this function.
+        match unsafe { self.context.download(words.as_mut_ptr().cast(), self.missing, Rows { count: 1, bytes, pitch: bytes }) } {
+            Ok(()) => words,
+            Err(_) => Vec::new(),
         }
-        Some(word)
     }
 
     /// Forgets what was waited for. No launch may be running.

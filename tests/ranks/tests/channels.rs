@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use maco::{Communicator, Device, Error, PlanOptions, Schedule, Tensor, bf16};
 use ranks::channels;
-use support::{World, everywhere, number, numbers, short};
+use support::{World, are_there, everywhere, number, numbers, short};
 
 /// Sizes that no tile divides, one element, nothing, several tiles.
 const SHAPES: [[u64; 2]; 5] = [[1, 1], [0, 3], [7, 9], [33, 130], [65, 64]];
@@ -131,17 +131,29 @@ fn options(communicator: &Communicator) -> PlanOptions {
 
 /// A rank that does not run is named, and all go on when they have recovered.
 macro_rules! a_rank_never_runs {
-    ($test:ident, $name:ident) => {
+    ($test:ident, $gpu_test:ident, $name:ident) => {
         #[test]
         fn $test() {
-            let errors = Communicator::threads(3, |communicator| {
-                let (device, rank) = (Device::cpu_with(2), communicator.rank());
+            $name(3, |_| Device::cpu_with(2));
+        }
+
+        #[test]
+        #[ignore = "gpu"]
+        fn $gpu_test() {
+            for ranks in [2, 3].into_iter().filter(|ranks| are_there(*ranks)) {
+                $name(ranks, |communicator| Device::gpu(communicator.local_rank()).unwrap());
+            }
+        }
+
+        fn $name(ranks: u32, device: impl Fn(&Communicator) -> Device + Sync) {
+            let errors = Communicator::threads(ranks, |communicator| {
+                let (device, rank, planes) = (device(&communicator), communicator.rank(), u64::from(ranks));
                 let options = options(&communicator).deadline(Duration::from_millis(200));
-                let plan = channels::$name::plan_with(&device, channels::$name::Dims { R: 3, M: 20, N: 30 }, &options).unwrap();
+                let plan = channels::$name::plan_with(&device, channels::$name::Dims { R: planes, M: 20, N: 30 }, &options).unwrap();
                 let run = |launch: u64| -> Result<(), Error> {
-                    let own = numbers::<f32>(rank, 1800, launch);
-                    let x = device.upload(&own, [3, 20, 30])?;
-                    let [mut there, mut back] = [device.zeros::<f32>([3, 20, 30])?, device.zeros::<f32>([3, 20, 30])?];
+                    let own = numbers::<f32>(rank, planes * 600, launch);
+                    let x = device.upload(&own, [planes, 20, 30])?;
+                    let [mut there, mut back] = [device.zeros::<f32>([planes, 20, 30])?, device.zeros::<f32>([planes, 20, 30])?];
                     plan.run(&x, &mut there, &mut back)?;
                     assert_eq!(back.download()?, own);
                     Ok(())
@@ -157,13 +169,13 @@ macro_rules! a_rank_never_runs {
             });
             for error in errors.unwrap().into_iter().flatten().map(|error| error.to_string()) {
                 let hang = concat!("MACO0047: hang in megakernel `", stringify!($name), "`: task `");
-                assert!(error.starts_with(hang) && error.contains(": it waits for rank 1 (worker "), "{error}");
+                assert!(error.starts_with(hang) && error.contains(" waits for rank 1 (worker "), "{error}");
             }
         }
     };
 }
-a_rank_never_runs!(a_rank_that_never_runs_is_named, chain);
-a_rank_never_runs!(a_rank_that_never_runs_is_named_behind_proxies, port_chain);
+a_rank_never_runs!(a_rank_that_never_runs_is_named, gpu_a_rank_that_never_runs_is_named, chain);
+a_rank_never_runs!(a_rank_that_never_runs_is_named_behind_proxies, gpu_a_rank_that_never_runs_is_named_behind_proxies, port_chain);
 
 #[test]
 fn ranks_with_other_channels_have_no_plan() {
