@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use maco_abi::{BlackBox, REPORT_STUCK};
 use maco_graph::plan::Plan;
 
 use crate::arguments::{Arguments, Placed, ScalarArgument};
@@ -131,8 +132,9 @@ impl PlanCore {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// The wait for another rank that `task` did not get through, of a launch that has ended: its own, else the first one, behind which it may be.
-    pub(crate) fn missing(&self, task: u32) -> Option<RankWait> {
+    /// The wait for another rank that a launch did not get through, which has ended with this report: that of the task that was stuck, else the first one, behind
+    /// which it may be. Behind an abort tasks begin whose inputs never came, and wait in vain, too: those come later.
+    pub(crate) fn missing(&self, report: &BlackBox) -> Option<RankWait> {
         let missing = self.exchange.as_ref()?.missing();
         let of = |task: u32| {
             let node = self.plan.tasks.get(task as usize)?;
@@ -140,7 +142,8 @@ impl PlanCore {
             let rank = word.checked_sub(1)?;
             Some(RankWait { task: task_name(&self.plan, node.call), call: node.call, tile: tile(&self.plan, node), rank })
         };
-        of(task).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
+        let stuck = (report.report == REPORT_STUCK).then_some(report.task);
+        stuck.and_then(of).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
     }
 
     /// [`maco_abi::Launch::ranks`].
