@@ -1,6 +1,7 @@
 //! The peer: NCCL on a stream of ours, so that it can be captured into a CUDA graph.
 
 use anyhow::{Context, bail, ensure};
+use cudarc::driver::result as driver;
 use cudarc::nccl::{result, sys};
 use maco::{Communicator, Stream, Tensor, bf16};
 
@@ -10,12 +11,16 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// All ranks call it, each with its device current: one that has made a stream.
+    /// All ranks call it, each on a thread of its own, which works on GPU [`Communicator::local_rank`] from then on.
     pub fn new(communicator: &Communicator) -> anyhow::Result<Nccl> {
         // SAFETY: probing for the library loads it and nothing else.
         if !unsafe { sys::is_culib_present() } {
             bail!("libnccl.so was not found: put its folder into LD_LIBRARY_PATH");
         }
+        // NCCL takes the thread's current device; MACO leaves none behind its calls.
+        let gpu = driver::device::get(communicator.local_rank() as i32)?;
+        // SAFETY: a device that there is; the primary context is kept for as long as the process.
+        unsafe { driver::ctx::set_current(driver::primary_ctx::retain(gpu)?)? };
         let id = if communicator.rank() == 0 { Some(result::get_uniqueid().map_err(failed)?) } else { None };
         let bytes: Vec<u8> = id.iter().flat_map(|id| id.internal.map(|byte| byte as u8)).collect();
         let all = communicator.all_gather_bytes(&bytes)?;

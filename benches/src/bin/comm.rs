@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use benches::exchanges::{STEPS, alone, summed};
+use benches::exchanges::{STEPS, alone, alone_narrow, summed, summed_narrow};
 use benches::nccl::Nccl;
 use benches::rows::{Row, publish};
 use benches::timing::Measured;
@@ -58,13 +58,14 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let own = bf16::from_f32(communicator.rank() as f32 + 1.0);
         let x = device.upload(&vec![own; (ROWS * columns) as usize], [ROWS, columns])?;
         let [mut y, mut apart] = [device.zeros::<bf16>([ROWS, columns])?, device.zeros::<bf16>([ROWS, columns])?];
+        macro_rules! both { ($summed:ident, $alone:ident) => {{
         let asked = PlanOptions::new().communicator(communicator.clone());
-        let dims = summed::Dims { M: ROWS, N: columns };
+        let dims = $summed::Dims { M: ROWS, N: columns };
         // The mean stays what it is after the first step.
         let by = 1.0 / communicator.ranks() as f32;
-        let chain = summed::plan_with(&device, dims, &asked)?;
+        let chain = $summed::plan_with(&device, dims, &asked)?;
         let bound = chain.bind(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y))?;
-        let without = alone::plan_with(&device, alone::Dims { M: ROWS, N: columns }, &asked)?;
+        let without = $alone::plan_with(&device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
         let bound_without = without.bind(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut apart))?;
         let mut theirs = device.zeros::<bf16>([ROWS, columns])?;
         // The first call sets up what a capture does not allow.
@@ -85,8 +86,11 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let sum = mean * communicator.ranks() as f32;
         ensure!(theirs.download()?.iter().all(|value| value.to_f32() == sum), "NCCL computed something else than the sum");
         let inside = times[1].slope(times[0], STEPS as f64);
-        rows.push(Row::against("comm", format!("all-reduce {case}"), "inside", inside, "NCCL", times[2].map(|time| time / STEPS as f64)));
+        rows.push(Row::against("comm", format!("all-reduce {case} {}", stringify!($summed)), "inside", inside, "NCCL", times[2].map(|time| time / STEPS as f64)));
         rows.push(Row::without_peer("comm", format!("tile {case}"), "step", times[1].map(|time| time / STEPS as f64)));
+        }} }
+        both!(summed, alone);
+        both!(summed_narrow, alone_narrow);
     }
     Ok(rows)
 }

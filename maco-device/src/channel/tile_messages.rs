@@ -10,6 +10,9 @@
 use super::{RankView, System, packet, packet_data, packet_flag, reached};
 use maco_abi::{MessageWord, Messages};
 
+/// As many pairs are received together: those of eight elements of four bytes.
+const MOST_PAIRS: usize = 4;
+
 /// How a thread waits.
 pub trait Wait {
     /// Waits until `condition` holds; false if the ranks do not go on.
@@ -95,22 +98,38 @@ impl TileMessages {
         unsafe { self.ranks.peer::<u8>(to).at(at).store_packets(system, [packet(a, flag), packet(b, flag)]) };
     }
 
-    /// Pair `n` of the message from rank `from`; `None` if the ranks do not go on before it comes.
+    /// Loads `pairs`, up to four, from pair `first` of the message from rank `from`; false if the ranks do not go on before they come.
     ///
     /// # Safety
     /// There is such a rank, which sends one with as many pairs.
     #[inline(always)]
-    pub unsafe fn receive<S: System>(&self, system: &S, wait: &impl Wait, from: u32, n: u32) -> Option<[u32; 2]> {
+    pub unsafe fn receive<S: System>(&self, system: &S, wait: &impl Wait, from: u32, first: u32, pairs: &mut [[u32; 2]]) -> bool {
         let (number, flag) = self.number(system, from, MessageWord::Received);
-        let at = self.messages.message(number, from, self.tile) + 16 * n as u64;
+        let at = self.messages.message(number, from, self.tile) + 16 * first as u64;
         let at = self.ranks.own(at).cast::<u64>();
-        let mut words = [0; 2];
+        let mut packets = [[0; 2]; MOST_PAIRS];
+        let count = pairs.len();
         let found = wait.until(|| {
-            // SAFETY: two packets of this rank's symmetric memory at a 16-byte boundary.
-            words = unsafe { system.load_packets(at) };
-            packet_flag(words[0]) == flag && packet_flag(words[1]) == flag
+            // All loads are under way before the first flag is looked at.
+            let mut n = 0;
+            while n < count {
+                // SAFETY: two packets of this rank's symmetric memory at a 16-byte boundary.
+                packets[n] = unsafe { system.load_packets(at.wrapping_add(2 * n)) };
+                n += 1;
+            }
+            let (mut all, mut n) = (true, 0);
+            while n < count {
+                all &= (packet_flag(packets[n][0]) == flag) & (packet_flag(packets[n][1]) == flag);
+                n += 1;
+            }
+            all
         });
-        if found { Some(words.map(packet_data)) } else { self.miss(system, from) }
+        let mut n = 0;
+        while n < count {
+            pairs[n] = packets[n].map(packet_data);
+            n += 1;
+        }
+        found || self.miss::<S, ()>(system, from).is_some()
     }
 
     /// Counts the messages to the ranks `to` and from the ranks `from`, and gives the latter their credits. Only needed where messages have numbers of their own.

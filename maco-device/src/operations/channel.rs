@@ -147,14 +147,10 @@ impl SimtConsumer {
         let (system, wide) = (system(), y.wide());
         self.message_blocks(y, [const { 16 * E::BYTES }, end.bytes], |row, col, block| {
             let mut eight = E::Eight::default();
-            let mut pair = 0;
-            while pair < E::BYTES {
-                // SAFETY: as in `send_packets`; that rank sends to this one.
-                let Some(two) = (unsafe { end.packets.receive(&system, &UntilAbort, end.peer, block * E::BYTES + pair) }) else {
-                    return false;
-                };
-                eight.as_mut()[2 * pair as usize..][..2].copy_from_slice(&two);
-                pair += 1;
+            let words = eight.as_mut().as_chunks_mut().0;
+            // SAFETY: as in `send_packets`; that rank sends to this one.
+            if !unsafe { end.packets.receive(&system, &UntilAbort, end.peer, block * E::BYTES, words) } {
+                return false;
             }
             // SAFETY: this thread's block; tiles of one grid do not overlap.
             unsafe { y.put_block(wide, row, col, E::open(eight)) };

@@ -210,14 +210,10 @@ impl SimtConsumer {
                     if from == rank {
                         eight = part(from, at);
                     } else {
-                        let mut pair = 0;
-                        while pair < pairs {
-                            // SAFETY: as above; that rank sends to this one.
-                            let Some(two) = (unsafe { exchange.receive(&system, &UntilAbort, from, block * pairs + pair) }) else {
-                                return false;
-                            };
-                            eight.as_mut()[2 * pair as usize..][..2].copy_from_slice(&two);
-                            pair += 1;
+                        let words = eight.as_mut().as_chunks_mut().0;
+                        // SAFETY: as above; that rank sends to this one.
+                        if !unsafe { exchange.receive(&system, &UntilAbort, from, block * pairs, words) } {
+                            return false;
                         }
                     }
                     let values = E::open(eight);

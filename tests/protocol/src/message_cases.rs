@@ -107,9 +107,10 @@ impl Call {
         }
         for pair in (lane.lane..self.pairs).step_by(lane.lanes as usize) {
             for peer in (0..self.ranks).filter(|&peer| peer != place.rank && from.has(peer)) {
+                let mut found = [[0; 2]];
                 // SAFETY: as above.
-                let found = unsafe { exchange.receive(thread, thread, peer, pair) };
-                assert_eq!(found, Some(part(Place { rank: peer, ..place }, pair)), "pair {pair} of rank {peer} in launch {}", place.launch);
+                assert!(unsafe { exchange.receive(thread, thread, peer, pair, &mut found) });
+                assert_eq!(found, [part(Place { rank: peer, ..place }, pair)], "pair {pair} of rank {peer} in launch {}", place.launch);
             }
         }
         if self.one_way {
