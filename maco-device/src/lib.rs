@@ -3,7 +3,7 @@
 //! CUDA API calls, planning and errors do not belong here. On `nvptx64` this crate is `no_std` and inline PTX lives in
 //! `ptx` only; on the host the role [`Cpu`] runs the same task bodies, alone or as the roles of a modelled CTA ([`modelled`]).
 #![cfg_attr(target_arch = "nvptx64", no_std)]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, auto_traits, negative_impls, stdarch_nvptx, core_float_math))]
 
 pub mod channel;
 pub mod math;
@@ -36,7 +36,7 @@ use ptx as hardware;
 pub use cta::channels::{self, Channels};
 pub use cta::collectives::Collectives;
 pub use cta::operations::Operations;
-pub use cta::pure;
+pub use cta::pure::{self, Unchanging};
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};

@@ -1,5 +1,6 @@
 //! Element types of tensors and how their values look inside a closure.
 
+use crate::cta::pure::Unchanging;
 #[cfg(target_arch = "nvptx64")]
 use crate::data::exchange::Exchange;
 #[cfg(target_arch = "nvptx64")]
@@ -15,7 +16,7 @@ pub use half::{bf16, f16};
 ///
 /// # Safety
 /// Implementors are plain old data of [`Element::BYTES`] bytes, valid for any bit pattern.
-pub unsafe trait Element: Copy + Send + Sync + 'static {
+pub unsafe trait Element: Copy + Send + Sync + Unchanging + 'static {
     /// What a closure sees: `f32` for floating-point elements.
     type Value: Number;
     /// Size in bytes.
