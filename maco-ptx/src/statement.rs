@@ -61,7 +61,14 @@ impl<'a> Statement<'a> {
         let kind = if text.ends_with(':') { Kind::Label } else { self.kind };
         let said = Statement::new(kind, self.function, text, guard, self.line);
         let same = said.opcode == self.opcode;
-        Statement { allowed: self.allowed, tag: self.tag.filter(|_| same), inline: self.inline, last: self.last && same, place: self.place, ..said }
+        Statement {
+            allowed: self.allowed,
+            tag: self.tag.filter(|_| same),
+            inline: self.inline,
+            last: self.last && same,
+            place: self.place,
+            ..said
+        }
     }
 
     /// `ld.global.b32` of `ld.global.b32 %r1, [%rd2]`.

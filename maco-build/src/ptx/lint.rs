@@ -445,7 +445,8 @@ mod tests {
         ] {
             let found = lint("maco_k", false, text);
             // It is all that is said of it, at the line of the user's before it.
-            let one = found.len() == 1 && found[0].starts_with("k.rs:7: MACO0101: an atomic of `core`") && found[0].ends_with("(in `counted`)");
+            let one =
+                found.len() == 1 && found[0].starts_with("k.rs:7: MACO0101: an atomic of `core`") && found[0].ends_with("(in `counted`)");
             assert!(one, "{text}: {found:?}");
             assert!(!lint("maco_k", true, text).iter().any(|found| found.contains("MACO0101")), "{text}");
             assert!(!lint("k", false, text).iter().any(|found| found.contains("MACO0101")), "{text}");

@@ -112,7 +112,12 @@ impl<E: Element, I> Row<'_, E, I> {
     /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, of each 65,536 elements, then these, then a butterfly), so results repeat
     /// bit for bit.
     #[inline(always)]
-    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync + Unchanging, combine: impl Fn(S, S) -> S + Sync + Unchanging) -> S {
+    pub fn fold<S: Exchange>(
+        &self,
+        start: S,
+        f: impl Fn(E::Value) -> S + Sync + Unchanging,
+        combine: impl Fn(S, S) -> S + Sync + Unchanging,
+    ) -> S {
         self.row.fold(start, f, combine)
     }
 
@@ -249,7 +254,12 @@ impl<E: Element> RowView<E> {
 
     /// See [`Row::fold`].
     #[inline(always)]
-    fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync + Unchanging, combine: impl Fn(S, S) -> S + Sync + Unchanging) -> S {
+    fn fold<S: Exchange>(
+        &self,
+        start: S,
+        f: impl Fn(E::Value) -> S + Sync + Unchanging,
+        combine: impl Fn(S, S) -> S + Sync + Unchanging,
+    ) -> S {
         across(fold(*self, start, &f, &combine), &combine)
     }
 
