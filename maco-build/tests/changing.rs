@@ -46,7 +46,6 @@ fn build(kernels: &str, check: bool) -> (bool, String) {
 
 const BEFORE: &str = r#"
 use core::sync::atomic::{AtomicU32 as Count, Ordering};
-use maco::prelude::*;
 
 fn count() -> Count {
     Count::new(0)
@@ -100,7 +99,7 @@ fn closures_of_single_elements_hold_nothing_that_changes() {
     // Behind a function of rows too.
     let (built, said) = build(
         &format!(
-            "fn marked(x: &Row<'_, f32, impl Sized>, seen: &Count) -> f32 {{
+            "fn marked(x: &maco::Row<'_, f32, impl Sized>, seen: &Count) -> f32 {{
                 x.sum(|v| {{
                     seen.store(1, Ordering::Relaxed);
                     v
