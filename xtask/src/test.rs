@@ -30,7 +30,7 @@ pub fn test(options: &Options) -> Result<(), Failure> {
         }
         Err(why) => {
             let tally = Tally::default();
-            let began = queue::with(|queue| begin(&suites, options, queue, &tally, |_| ()));
+            let began = queue::with(|queue| begin(&suites, options, queue, &tally));
             tally.end(began, why)
         }
     };
@@ -86,9 +86,8 @@ impl Tally {
     }
 }
 
-/// Without a GPU: builds suite after suite, and puts what was built into the queue, so that tests run while the next suites are built. Calls `built` after
-/// each suite.
-pub fn begin<'a>(suites: &[Suite], options: &Options, queue: &Queue<'a>, tally: &'a Tally, built: impl Fn(&Suite)) -> Result<(), Failure> {
+/// Without a GPU: builds suite after suite, and puts what was built into the queue, so that tests run while the next suites are built.
+pub fn begin<'a>(suites: &[Suite], options: &Options, queue: &Queue<'a>, tally: &'a Tally) -> Result<(), Failure> {
     let gpu_only = options.gpu_only;
     let libraries = programs::compiler_libraries()?;
     let mut all = Vec::new();
@@ -116,7 +115,6 @@ pub fn begin<'a>(suites: &[Suite], options: &Options, queue: &Queue<'a>, tally: 
             });
         }
         all.extend(programs);
-        built(suite);
         if !gpu_only && suite.packages.iter().any(|package| package.directory.join("src/lib.rs").is_file()) {
             let mut examples = cargo(&["test", "--doc", "--no-fail-fast"]);
             if run(examples.args(suite.arguments()).env("MACO_GPU_TESTS", "0")).is_err() {
