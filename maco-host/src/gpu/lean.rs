@@ -69,10 +69,10 @@ impl LeanKernel {
     }
 
     /// Queues a call for so many executors on `stream`, or on one of the context's, behind everything launched before on the device. In a capture it is recorded, and
-    /// the graph keeps `owner`; else that is kept until the launch has ended.
+    /// the graph keeps `owner`; else `buffers` are kept until the launch has ended, and this kernel waits for that when it is dropped: it cannot keep its owner.
     ///
     /// # Safety
-    /// The call is of these tables and of memory that `owner` keeps. Ranks make their calls in one order.
+    /// The call is of these tables, of `buffers`, and of memory that `owner` keeps and drops behind this kernel. Ranks make their calls in one order.
     pub(crate) unsafe fn launch(
         &self,
         call: LeanCall,
@@ -114,7 +114,7 @@ impl LeanKernel {
         }
         order.end(&end);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push((end.clone(), owner));
+        kept.push((end.clone(), Arc::new(buffers.to_vec())));
         let mut done = 0;
         while done < kept.len() && kept[done].0.done(context)? {
             done += 1;
@@ -165,6 +165,12 @@ impl LeanKernel {
             patience.wait();
         }
         Ok(())
+    }
+
+    /// Waits for everything that was launched on the device.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        self.context.settle()
     }
 
     /// Whether a launch has ended.

@@ -88,7 +88,7 @@ impl<E: RankElement> fmt::Debug for Collecting<E> {
 /// run. The first call makes the memory for messages, which is a call of all ranks too, and cannot be captured.
 ///
 /// What goes wrong is MACO0099 on every rank, with the rank and what it waited for: a rank that makes another call, or none by the communicator's deadline. MACO0095
-/// is for a rank that is lost. After one of them all calls return it. MACO0035 for tensors of other sizes than the operation asks for, and MACO0033 on another device.
+/// is for a rank that is lost. After one of them all calls return it, until all ranks have called [`Communicator::recover_collectives`]. MACO0035 for tensors of other sizes than the operation asks for, and MACO0033 on another device.
 impl Communicator {
     /// Makes `x` the sum of what all ranks have in it.
     ///
@@ -179,6 +179,15 @@ impl Communicator {
     /// MACO0099 with the wait, MACO0095 when a rank is lost.
     pub fn check_collectives(&self) -> Result<(), Error> {
         self.lean().check()
+    }
+
+    /// Ends collectives that are under way, and begins anew: a call of all ranks, after an error. Graphs with collectives are to be captured again;
+    /// while one of before exists, [`Communicator::check_collectives`] still says the error.
+    ///
+    /// # Errors
+    /// MACO0095 when a rank is lost, MACO0049 and MACO0050 when the GPU fails.
+    pub fn recover_collectives(&self) -> Result<(), Error> {
+        self.lean().recover(self.group())
     }
 
     fn reduced<E: RankElement>(&self, x: &Tensor<E>, by: Reduce) -> Result<(Arc<State>, Order), Error> {

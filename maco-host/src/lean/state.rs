@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use maco_abi::{LeanCall, LeanRanks, LeanTensor};
 use maco_device::lean;
@@ -23,13 +23,20 @@ const CPU: (u32, u32) = (1, 64 << 10);
 
 /// The states of a communicator, made when the first call needs them.
 #[derive(Debug, Default)]
-pub(crate) struct LeanStates(Mutex<Vec<(Option<Device>, Arc<State>)>>);
+pub(crate) struct LeanStates(Mutex<States>);
+
+#[derive(Debug, Default)]
+struct States {
+    made: Vec<(Option<Device>, Arc<State>)>,
+    /// Those before a recovery, which graphs may still have.
+    before: Vec<Weak<State>>,
+}
 
 impl LeanStates {
     /// That of a device; all CPUs are one. All ranks call it at the same call.
     pub(super) fn get(&self, group: &Arc<Group>, device: &Device) -> Result<Arc<State>, Error> {
         let key = device.is_gpu().then(|| device.clone());
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).made;
         if let Some((_, state)) = made.iter().find(|(known, _)| *known == key) {
             return Ok(state.clone());
         }
@@ -40,8 +47,25 @@ impl LeanStates {
 
     /// See `Communicator::check_collectives`.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        made.iter().try_for_each(|(_, state)| state.check())
+        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        states.made.iter().try_for_each(|(_, state)| state.check())?;
+        states.before.iter().filter_map(Weak::upgrade).try_for_each(|state| state.check())
+    }
+
+    /// See `Communicator::recover_collectives`.
+    pub(super) fn recover(&self, group: &Group) -> Result<(), Error> {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = states.made.iter().try_for_each(|(_, state)| state.settle());
+        let text = settled.as_ref().err().map(Error::to_string);
+        // Nobody stores into memory that is gone.
+        let voted = group.vote("recover collectives", text.as_deref().map_or(Ok(&[]), Err)).map(drop);
+        own_or_all(settled, voted)?;
+        let ended: Vec<_> = states.made.drain(..).map(|(_, state)| state).collect();
+        states.before.retain(|state| state.strong_count() > 0);
+        states.before.extend(ended.iter().map(Arc::downgrade));
+        drop(states);
+        drop(ended);
+        Ok(())
     }
 }
 
@@ -78,11 +102,12 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// See above.
 pub(super) struct State {
-    group: Arc<Group>,
-    memory: SymmetricMemory,
-    _block: Block,
-    ranks: LeanRanks,
+    /// The first to be dropped: it waits for launches, which use the rest.
     way: Way,
+    ranks: LeanRanks,
+    _block: Block,
+    memory: SymmetricMemory,
+    group: Arc<Group>,
 }
 
 enum Way {
@@ -228,6 +253,23 @@ impl State {
             (Ticket::Launch(launch), Way::Gpu(kernel)) => kernel.is_done(launch),
             (Ticket::Thread(reply), _) => Ok(reply.is_there.load(Ordering::Acquire)),
             _ => Ok(true),
+        }
+    }
+
+    /// Ends the calls of this rank that are under way, and waits for that.
+    fn settle(&self) -> Result<(), Error> {
+        self.memory.stop();
+        match &self.way {
+            Way::Gpu(kernel) => kernel.settle(),
+            Way::Host { thread, .. } => {
+                if let Some(sender) = &*thread.lock().unwrap_or_else(PoisonError::into_inner) {
+                    let (done, ended) = channel();
+                    let _ = sender.send(Box::new(move || drop(done)));
+                    // Nothing is said: it ends when the job has run, or never will.
+                    let _: Result<(), _> = ended.recv();
+                }
+                Ok(())
+            }
         }
     }
 

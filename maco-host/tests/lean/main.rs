@@ -1,4 +1,4 @@
-//! Collectives outside of megakernels on CPU ranks: every element, operation and size against what they should be, bit by bit, and what goes wrong.
+//! Collectives outside of megakernels on CPU ranks, and on GPUs: every element, operation and size against what they should be, bit by bit, and what goes wrong.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::process::{Command, Stdio};
@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use half::{bf16, f16};
-use maco_host::{Communicator, CudaGraph, Device, Error, RankElement, Reduce, Stream, Tensor};
+use maco_host::{Communicator, Device, Error, RankElement, Reduce, Tensor};
+
+mod gpu;
 
 const WORLDS: [u32; 4] = [1, 2, 3, 4];
 /// Nothing, one, odd, a block, more than a message (64 KiB), more than a message of each rank.
@@ -289,6 +291,9 @@ fn odd(count: u32, run: impl Fn(&Communicator, bool) -> Result<(), Error> + Sync
         assert_eq!((again.to_string(), again.code()), (error.to_string(), 99));
         assert_eq!(ranks.check_collectives().unwrap_err().to_string(), error.to_string());
         ranks.barrier().unwrap();
+        ranks.recover_collectives().unwrap();
+        ranks.check_collectives().unwrap();
+        all::<f32>(&ranks, 333, Reduce::Sum).unwrap();
         error.to_string()
     });
     results.unwrap()
@@ -463,95 +468,4 @@ fn a_rank_that_lives_and_does_not_call() {
         assert!(code == Some(99) && text.contains("at `all_reduce` for rank 1") && text.contains("deadline passed"), "rank {rank}: {text}");
         assert!((1000..5000).contains(&after(&text)), "{text}");
     }
-}
-
-/// On as many GPUs as ranks; none if there are fewer.
-fn on_gpus(count: u32, run: impl Fn(&Communicator, &Device) -> Result<(), Error> + Sync) {
-    if Device::gpu(count - 1).is_err() {
-        eprintln!("left out: needs {count} GPUs");
-        return;
-    }
-    fine(Communicator::threads(count, |ranks| run(&ranks, &Device::gpu(ranks.rank())?)));
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_every_element() {
-    for count in [1, 2, 3] {
-        on_gpus(count, |ranks, device| {
-            for size in [0, 1, 7, 1000, 5001] {
-                all_on::<f32>(ranks, device, size, Reduce::Sum)?;
-                all_on::<bf16>(ranks, device, size, Reduce::Max)?;
-                all_on::<f16>(ranks, device, size, Reduce::Mean)?;
-                all_on::<i32>(ranks, device, size, Reduce::Min)?;
-            }
-            Ok(())
-        });
-    }
-}
-
-/// More than all messages hold, and for three ranks in two steps.
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_large() {
-    for count in [2, 3] {
-        on_gpus(count, |ranks, device| {
-            let size = if count == 2 { 600_001 } else { 40_001 };
-            let mut x = device.upload(&filled::<f32>(ranks.rank(), size), [size])?;
-            ranks.all_reduce(&mut x)?;
-            check(&x.download()?, "large", |n| reduced(count, n, Reduce::Sum));
-            let x = ranks.all_reduce_async(x, Reduce::Max)?.wait()?;
-            check(&x.download()?, "the same on all", |n| reduced(count, n, Reduce::Sum));
-            Ok(())
-        });
-    }
-}
-
-/// A captured call doubles what both have, again and again; an ordinary one comes between.
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_replays() {
-    on_gpus(2, |ranks, device| {
-        let size = 3001;
-        let data: Vec<i32> = filled(0, size);
-        let mut x = device.upload(&data, [size])?;
-        let mut y = device.zeros::<f32>([5])?;
-        let stream = Stream::new(device)?;
-        ranks.all_reduce(&mut y)?;
-        let graph = CudaGraph::capture(&stream, |stream| {
-            ranks.all_reduce_on(stream, &mut x, Reduce::Sum)?;
-            ranks.all_reduce_on(stream, &mut x, Reduce::Max)
-        })?;
-        for replay in 1..6 {
-            graph.launch(&stream)?;
-            ranks.all_reduce(&mut y)?;
-            stream.synchronize()?;
-            ranks.check_collectives()?;
-            check(&x.download()?, "a replay", |n| data[n] << replay);
-        }
-        Ok(())
-    });
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_failures() {
-    on_gpus(2, |ranks, device| {
-        ranks.set_deadline(Duration::from_secs(2))?;
-        ranks.all_reduce(&mut device.zeros::<f32>([3])?)?;
-        let size = 5 + ranks.rank() as usize;
-        let error = ranks.all_reduce(&mut device.zeros::<f32>([size])?).unwrap_err();
-        assert!(error.code() == 99 && error.to_string().contains("at another call"), "{error}");
-        ranks.barrier()
-    });
-    on_gpus(2, |ranks, device| {
-        ranks.all_reduce(&mut device.zeros::<f32>([3])?)?;
-        ranks.set_deadline(Duration::from_secs(2))?;
-        if ranks.rank() == 0 {
-            let error = ranks.all_reduce(&mut device.zeros::<f32>([3])?).unwrap_err();
-            assert!(error.code() == 99 && error.to_string().contains("at `all_reduce` for rank 1"), "{error}");
-        }
-        ranks.set_deadline(Duration::from_secs(60))?;
-        ranks.barrier()
-    });
 }
