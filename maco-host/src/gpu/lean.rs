@@ -105,6 +105,7 @@ impl LeanKernel {
             return Ok(LeanLaunch(None));
         }
         refuse_while_recording("a collective on a stream that is not captured")?;
+        self.let_go()?;
         let end = EventHandle::new(context)?;
         let order = context.turn(raw, id)?;
         // SAFETY: a live stream, behind all launches of the device; `kept` has what the call uses until it has ended.
@@ -113,16 +114,21 @@ impl LeanKernel {
             end.record(context, raw)?;
         }
         order.end(&end);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push((end.clone(), Arc::new(buffers.to_vec())));
+        Ok(LeanLaunch(Some(end)))
+    }
+
+    /// Keeps no longer what ended launches used. Before the next one is queued: memory waits for all of them when it is freed.
+    fn let_go(&self) -> Result<(), Error> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push((end.clone(), Arc::new(buffers.to_vec())));
         let mut done = 0;
-        while done < kept.len() && kept[done].0.done(context)? {
+        while done < kept.len() && kept[done].0.done(&self.context)? {
             done += 1;
         }
         let ended: Vec<_> = kept.drain(..done).collect();
         drop(kept);
         drop(ended);
-        Ok(LeanLaunch(Some(end)))
+        Ok(())
     }
 
     /// # Safety

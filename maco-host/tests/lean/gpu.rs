@@ -181,6 +181,10 @@ fn other_calls_are_named() {
 fn absent() {
     for count in [2, 3] {
         for size in [3, 90_000] {
+            // All warps wait for a second, which takes long there.
+            if size > 3 && Device::gpu(0).is_ok_and(|gpu| gpu.model().contains("emulated")) {
+                continue;
+            }
             on_gpus(count, |ranks, device| {
                 ranks.all_reduce(&mut device.zeros::<f32>([3])?)?;
                 ranks.barrier()?;
