@@ -12,9 +12,7 @@
 
 use maco_abi::{LEAN_BLOCK, LEAN_PACKETS, LeanCall, LeanElement, LeanOperation, LeanReduction, LeanTensor};
 
-use crate::channel::{
-    CLEANED, Control, OTHER_CALL, Operation, Peer, Stopped, System, Waiting, Watch, packet, packet_data, packet_flag,
-};
+use crate::channel::{CLEANED, Control, OTHER_CALL, Operation, Peer, Stopped, System, Waiting, Watch, packet, packet_data, packet_flag};
 use crate::data::element::{Element, bf16, f16};
 use crate::data::number::Number;
 use crate::operations::collective::{Max, Min, Reduction, Sum};
@@ -50,7 +48,7 @@ impl Step {
     #[inline(always)]
     fn part(&self, [first, by]: [u64; 2], rank: u32) -> (u64, u32) {
         let first = first + by * rank as u64;
-        let left = if first < self.end { self.end - first } else { 0 };
+        let left = self.end.saturating_sub(first);
         (first, if left < self.elements { left } else { self.elements } as u32)
     }
 }
@@ -93,14 +91,12 @@ unsafe fn load<S: System>(system: &S, tensor: &LeanTensor, shift: u32, first: u6
     while n < BYTES >> shift {
         let [a, b, c, d] = words;
         let at = place(tensor, shift, first + n as u64);
-        // SAFETY: (of both) passed on from the caller; elements are aligned.
-        if shift == 1 {
-            let bits = if n < valid { unsafe { (at as *const u16).read() as u32 } } else { 0 };
-            words = [a >> 16 | b << 16, b >> 16 | c << 16, c >> 16 | d << 16, d >> 16 | bits << 16];
-        } else {
-            let bits = if n < valid { unsafe { (at as *const u32).read() } } else { 0 };
-            words = [b, c, d, bits];
+        let mut bits = 0;
+        if n < valid {
+            // SAFETY: passed on from the caller; elements are aligned.
+            bits = unsafe { if shift == 1 { (at as *const u16).read() as u32 } else { (at as *const u32).read() } };
         }
+        words = if shift == 1 { [a >> 16 | b << 16, b >> 16 | c << 16, c >> 16 | d << 16, d >> 16 | bits << 16] } else { [b, c, d, bits] };
         n += 1;
     }
     words
@@ -123,11 +119,12 @@ unsafe fn store<S: System>(system: &S, tensor: &LeanTensor, shift: u32, first: u
     while n < valid {
         let [a, b, c, d] = words;
         let at = place(tensor, shift, first + n as u64);
-        // SAFETY: (of both) as of `load`.
         if shift == 1 {
+            // SAFETY: as of `load`.
             unsafe { (at as *mut u16).write(a as u16) };
             words = [a >> 16 | b << 16, b >> 16 | c << 16, c >> 16 | d << 16, d >> 16];
         } else {
+            // SAFETY: as above.
             unsafe { (at as *mut u32).write(a) };
             words = [b, c, d, 0];
         }
@@ -295,7 +292,8 @@ impl<S: System> Executor<'_, S> {
         while n < ranks.ranks {
             let peer = self.peer(n);
             let to = self.of(peer);
-            let (message, packets) = (to.at::<u8>(ranks.place(ranks.rank, self.number, flag)), ranks.packets(ranks.rank, self.number, flag));
+            let (message, packets) =
+                (to.at::<u8>(ranks.place(ranks.rank, self.number, flag)), ranks.packets(ranks.rank, self.number, flag));
             let packets = to.at::<u8>(packets);
             let (first, elements) = step.part(step.send, peer);
             let elements = if step.sends { elements } else { 0 };
@@ -306,25 +304,28 @@ impl<S: System> Executor<'_, S> {
                 let from = place(tensor, shift, first) as *const u32;
                 while block + (AHEAD as u32 - 1) * system.lanes() < whole {
                     let at: [u32; AHEAD] = core::array::from_fn(|n| block + n as u32 * system.lanes());
-                    // SAFETY: (of both) whole blocks of the tensor, and the same ones of the message, whose reader has read what was there: it has sent the
-                    // step before.
+                    // SAFETY: whole blocks of the tensor.
                     let words = at.map(|block| unsafe { system.load16(from.wrapping_add(4 * block as usize)) });
-                    at.iter().zip(words).for_each(|(block, words)| unsafe { message.at::<u32>(16 * *block as u64).store16(system, words) });
+                    let both = at.iter().zip(words);
+                    // SAFETY: the same ones of the message, whose reader has read what was there: it has sent the step before.
+                    both.for_each(|(block, words)| unsafe { message.at::<u32>(16 * *block as u64).store16(system, words) });
                     block += AHEAD as u32 * system.lanes();
                 }
             }
             let end = if cleans && blocks < LEAN_PACKETS { LEAN_PACKETS } else { blocks };
             while block < end {
                 let mut words = [0; 4];
-                // SAFETY: (of all) as above.
                 if block < blocks {
                     let (at, valid) = self.block(block, elements);
+                    // SAFETY: as above.
                     words = unsafe { load(system, tensor, shift, first + at, valid) };
                     if !self.packets {
+                        // SAFETY: as above.
                         unsafe { message.at::<u32>(16 * block as u64).store16(system, words) };
                     }
                 }
                 if self.packets || cleans && block < LEAN_PACKETS {
+                    // SAFETY: as above.
                     unsafe { self.store_packets(packets.at(32 * block as u64), words) };
                 }
                 block += system.lanes();
@@ -367,6 +368,7 @@ impl<S: System> Executor<'_, S> {
                         () => (3, found[3], own[3]),
                     };
                     let waiting = Waiting { word, expected, ..self.waiting(from, at) };
+                    // SAFETY: as above.
                     unsafe { self.watch.report(system, waiting, [found, OTHER_CALL, 0], 0) };
                     goes_on = false;
                 }
