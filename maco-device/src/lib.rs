@@ -59,8 +59,10 @@ pub use dispatch::{
 /// Executors of [`channel`]s on a GPU.
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};
-pub use maco_abi::Slot;
+pub use maco_abi::{LEAN_WARPS, LeanCall, Slot};
 pub use operations::collective::{Max, Mean, Min, Reduction, Sum};
+/// Collectives outside of megakernels: what one executor does of a call.
+pub use operations::lean;
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

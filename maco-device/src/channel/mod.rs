@@ -33,7 +33,7 @@ pub use semaphore::Semaphore;
 pub use slots::Slots;
 pub use tile_channel::{Order, SIGNAL, Side, TileChannel};
 pub use tile_messages::{TileMessages, Wait, Which};
-pub use watch::{Control, DEADLINE, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
+pub use watch::{Control, DEADLINE, OTHER_CALL, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
 
 /// Whether a sequence number that was `seen` is `expected` or a later one: fewer than 2³¹ lie between them.
 #[inline(always)]

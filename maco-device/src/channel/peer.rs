@@ -84,6 +84,16 @@ impl Peer<u32> {
         // SAFETY: passed on from the caller.
         unsafe { system.store4(self.0, value) }
     }
+
+    /// Four words, in no order: `st.relaxed.sys.v4`.
+    ///
+    /// # Safety
+    /// As of [`System::store16`].
+    #[inline(always)]
+    pub unsafe fn store16<S: System>(self, system: &S, words: [u32; 4]) {
+        // SAFETY: passed on from the caller.
+        unsafe { system.store16(self.0, words) }
+    }
 }
 
 impl<const N: usize> Peer<[u32; N]> {
