@@ -36,7 +36,6 @@ use ptx as hardware;
 pub use cta::channels::{self, Channels};
 pub use cta::collectives::Collectives;
 pub use cta::operations::Operations;
-pub use cta::pure::{self, Unchanging};
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
@@ -46,6 +45,7 @@ pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, Wi
 pub use data::exchange::Exchange;
 pub use data::inputs::Inputs;
 pub use data::operand_type::{AccElement, E4M3, E5M2, HalfOperandType, OperandType, Products, S8, Tf32, U8};
+pub use data::pure::{self, Unchanging};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use data::reader::OutsideRegion;
 pub use data::reader::Reader;

@@ -7,17 +7,11 @@
 //! those of the launch between, which its peers sent when they had ended the one before. No more is needed: no fence says so, but a store depends on what its rank has
 //! waited for, and launches follow each other. Messages that nobody answers are numbered by themselves, and wait for a credit.
 
-use super::{RankView, System, packet, packet_data, packet_flag, reached};
+use super::{RankView, System, Wait, packet, packet_data, packet_flag, reached};
 use maco_abi::{MessageWord, Messages};
 
 /// As many pairs are received together: those of eight elements of four bytes.
 const MOST_PAIRS: usize = 4;
-
-/// How a thread waits.
-pub trait Wait {
-    /// Waits until `condition` holds; false if the ranks do not go on.
-    fn until(&self, condition: impl FnMut() -> bool) -> bool;
-}
 
 /// Some of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

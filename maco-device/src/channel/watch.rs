@@ -2,6 +2,12 @@
 
 use super::System;
 
+/// How a thread waits.
+pub trait Wait {
+    /// Waits until `condition` holds; false if the ranks do not go on.
+    fn until(&self, condition: impl FnMut() -> bool) -> bool;
+}
+
 /// What each rank has at the same place of its shared memory: whether it goes on, and what it has waited for in vain.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]

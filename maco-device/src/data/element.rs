@@ -1,11 +1,11 @@
 //! Element types of tensors and how their values look inside a closure.
 
-use crate::cta::pure::Unchanging;
 #[cfg(target_arch = "nvptx64")]
 use crate::data::exchange::Exchange;
 #[cfg(target_arch = "nvptx64")]
 use crate::data::lane_pairs;
 use crate::data::number::Number;
+use crate::data::pure::Unchanging;
 use crate::data::unaligned;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;

@@ -1,6 +1,6 @@
 //! Warp reductions: what lanes exchange and combine, in an order that depends on the lanes alone.
 
-use crate::cta::pure::Unchanging;
+use crate::data::pure::Unchanging;
 
 /// What the lanes of a warp can exchange: the state of a reduction. One word or several, each by a shuffle of its own (PTX ISA §9.7.9.6
 /// `shfl.sync`).

@@ -1,6 +1,6 @@
 //! What elements are computed as: numbers that ranks add and compare.
 
-use crate::cta::pure::Unchanging;
+use crate::data::pure::Unchanging;
 
 /// What elements are computed as.
 pub trait Number: Copy + Default + PartialOrd + Unchanging {

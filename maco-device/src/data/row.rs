@@ -13,10 +13,10 @@ pub use values::{RowValues, Rows};
 
 use core::marker::PhantomData;
 
-use crate::cta::pure::Unchanging;
 use crate::data::argmax::{Entry, largest_across, largest_of, next};
 use crate::data::element::Element;
 use crate::data::exchange::{Exchange, across, eight};
+use crate::data::pure::Unchanging;
 use crate::data::region::{Like, RowsBeside};
 use crate::hardware::{fence, warp};
 use crate::math;
