@@ -7,9 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// A package with these kernels, built as a user would; what cargo says.
 fn build(kernels: &str, check: bool) -> (bool, String) {
+    // There is one folder, so that MACO is built once.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("changing");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let maco = here.parent().unwrap();
