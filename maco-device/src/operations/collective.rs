@@ -1,7 +1,9 @@
 //! Collectives on a tile: each rank sends its part to those who need it, and makes its result of what it receives, in the order of ranks.
 //!
-//! Which rank sends what is all that a collective is here. How messages are numbered, and when their places are used again, is
-//! [`TileMessages`]'.
+//! Which rank sends what is all that a collective is here, and whether packets or data with a signal. How messages are numbered, and when their places are used again,
+//! is [`TileMessages`]'.
+//!
+//! A thread has several blocks of eight elements on their way at a time: what a block takes is the time until it has come.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::channel::CpuThread;
@@ -95,6 +97,80 @@ pub struct Flow {
     pub one_way: bool,
 }
 
+/// Blocks that a thread loads together.
+const TOGETHER: usize = 4;
+
+/// Blocks of a thread that are handled together. Those behind the last one are the first one again: what is loaded there is not used.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Row, and which block of it.
+    at: [(u32, u32); TOGETHER],
+    /// Which block of the tile.
+    number: [u32; TOGETHER],
+    /// Whether there is one; there is a first one.
+    there: [bool; TOGETHER],
+}
+
+/// A thread's way through the blocks of a tile.
+#[derive(Clone, Copy)]
+struct Turns {
+    walk: GridStride,
+    rows: u32,
+    threads: u32,
+    at: (u32, u32),
+    number: u32,
+    /// All blocks have eight columns in a row, at 16-byte boundaries, and are inside of both tiles. Else each is a turn.
+    whole: bool,
+}
+
+impl Turns {
+    #[inline(always)]
+    const fn any(&self) -> bool {
+        self.at.0 < self.rows
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        (self.at, self.number) = (self.walk.next(self.at), self.number + self.threads);
+    }
+
+    /// The next one, if there is [any](Turns::any).
+    #[inline(always)]
+    fn next(&mut self) -> Turn {
+        let mut turn = Turn { at: [self.at; TOGETHER], number: [self.number; TOGETHER], there: [false; TOGETHER] };
+        turn.there[0] = true;
+        self.step();
+        let mut n = 1;
+        while n < TOGETHER {
+            if self.whole & self.any() {
+                (turn.at[n], turn.number[n], turn.there[n]) = (self.at, self.number, true);
+                self.step();
+            }
+            n += 1;
+        }
+        turn
+    }
+
+    /// The blocks of a turn; `wide`: as [`Tile::block`].
+    #[inline(always)]
+    fn load<E: Element, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, wide: bool, turn: &Turn) -> [E::Eight; TOGETHER] {
+        let mut eight = [E::Eight::default(); TOGETHER];
+        if self.whole {
+            let mut n = 0;
+            while n < TOGETHER {
+                let (row, beside) = turn.at[n];
+                // SAFETY: eight columns inside the tile, which lies inside a live tensor, in a row and aligned.
+                eight[n] = unsafe { E::eight(x.pointer(row as i32, 8 * beside as i32)) };
+                n += 1;
+            }
+        } else {
+            let (row, beside) = turn.at[0];
+            eight[0] = x.block(wide, row, 8 * beside);
+        }
+        eight
+    }
+}
+
 /// Waits end when the launch is aborted.
 pub(super) struct UntilAbort;
 
@@ -139,94 +215,202 @@ impl SimtConsumer {
         let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
         // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
         let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
-        let arrived = self.exchange_blocks(x, y, flow, op, exchange, ranks);
-        // All threads come here, also when the launch is aborted: those without a block wait here for the others.
+        // The plan says so of large tiles only: those of other tasks have no code for it.
+        let large = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) };
+        let exchange = Exchange { ranks, flow, messages: exchange, signalled: large && !flow.one_way && exchange.is_signalled() };
+        let cols = y.cols();
+        let rows = if cols == 0 { 0 } else { y.rows() };
+        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
+        let whole = x.wide() & y.wide() & cols.is_multiple_of(8) & (x.rows() >= rows) & (x.cols() >= cols);
+        let turns = Turns { walk, rows, threads: self.threads, at: walk.start(self.thread), number: self.thread, whole };
+        // All threads come to each barrier, also when the launch is aborted, and those without a block.
+        let sent = exchange.send(x, turns);
+        if exchange.signalled {
+            self.sync();
+            if self.thread == 0 {
+                // SAFETY: all threads have come here.
+                unsafe { exchange.messages.signal(&system(), flow.to) };
+            }
+        }
+        let arrived = sent && exchange.receive(x, y, turns, op);
         if flow.one_way {
             self.sync();
             if self.thread == 0 && arrived {
                 // SAFETY: all threads have come here.
-                unsafe { exchange.end(&system(), flow.to, flow.from) };
+                unsafe { exchange.messages.end(&system(), flow.to, flow.from) };
             }
         }
     }
+}
 
-    /// Each thread its blocks of eight elements; `false` if the launch is aborted.
+/// What a rank does with the blocks of a tile.
+#[derive(Clone, Copy)]
+struct Exchange {
+    ranks: RankView,
+    flow: Flow,
+    messages: TileMessages,
+    /// Messages are data with a signal.
+    signalled: bool,
+}
+
+impl Exchange {
+    /// The part of `x` for rank `rank`.
     #[inline(always)]
-    fn exchange_blocks<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
-        self,
-        x: Tile<E, A, B>,
-        y: Tile<E, I, J>,
-        flow: Flow,
-        op: O,
-        exchange: TileMessages,
-        ranks: RankView,
-    ) -> bool {
-        // Pairs of words of eight elements.
-        let pairs = E::BYTES;
-        let wide = x.wide();
-        let cols = y.cols();
-        let rows = if cols == 0 { 0 } else { y.rows() };
-        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
-        let RankView { rank, ranks: count, .. } = ranks;
-        let system = system();
+    fn part<E: Element, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, rank: u32) -> Tile<E, A, B> {
+        if self.flow.by_plane { x.of_plane(rank as i32) } else { x }
+    }
+
+    /// Sends this thread's blocks; `false` if the launch is aborted.
+    #[inline(always)]
+    fn send<E: Element, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, mut turns: Turns) -> bool {
+        let (system, wide, count) = (system(), x.wide(), self.ranks.ranks);
         // SAFETY: ranks of the launch.
-        if !unsafe { exchange.begin(&system, &UntilAbort, flow.to) } {
+        if !unsafe { self.messages.begin(&system, &UntilAbort, self.flow.to) } {
             return false;
         }
-        let part = |rank: u32, (row, beside): (u32, u32)| {
-            let part = if flow.by_plane { x.of_plane(rank as i32) } else { x };
-            part.block(wide, row, 8 * beside)
-        };
-        let (mut at, mut block) = (walk.start(self.thread), self.thread);
-        while at.0 < rows {
+        if count == 1 || self.flow.to == Which::None {
+            return true;
+        }
+        while turns.any() {
+            let turn = turns.next();
+            let mut eights = [E::Eight::default(); TOGETHER];
+            if !self.flow.by_plane {
+                eights = turns.load(x, wide, &turn);
+            }
             let mut n = 1;
             while n < count {
                 // Ranks send to different ones at a time.
-                let to = ranks.behind(n);
-                if flow.to.has(to) {
-                    let eight = part(to, at);
-                    let eight = eight.as_ref();
-                    let mut pair = 0;
-                    while pair < pairs {
-                        let word = 2 * pair as usize;
-                        // SAFETY: a message has a tile's blocks, of which this one is this thread's.
-                        unsafe { exchange.send(&system, to, block * pairs + pair, [eight[word], eight[word + 1]]) };
-                        pair += 1;
+                let to = self.ranks.behind(n);
+                if self.flow.to.has(to) {
+                    if self.flow.by_plane {
+                        eights = turns.load(self.part(x, to), wide, &turn);
                     }
+                    self.send_turn::<E>(to, &turn, &eights);
                 }
                 n += 1;
             }
-            (at, block) = (walk.next(at), block + self.threads);
         }
-        let put = y.wide();
-        let (mut at, mut block) = (walk.start(self.thread), self.thread);
-        while at.0 < rows {
-            // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
-            let mut all = E::open(E::Eight::default());
-            let (mut any, mut from) = (false, 0);
-            while from < count {
-                if flow.from.has(from) {
-                    let mut eight = E::Eight::default();
-                    if from == rank {
-                        eight = part(from, at);
+        true
+    }
+
+    /// Stores blocks to rank `to`.
+    #[inline(always)]
+    fn send_turn<E: Element>(&self, to: u32, turn: &Turn, eights: &[E::Eight; TOGETHER]) {
+        let system = system();
+        let mut n = 0;
+        while n < TOGETHER {
+            if turn.there[n] {
+                let (words, block) = (eights[n].as_ref(), turn.number[n]);
+                if self.signalled {
+                    let at = block * const { 8 * E::BYTES };
+                    // SAFETY: (of both) a message has a tile's blocks, of which this one is this thread's; it is signalled behind all of them.
+                    if const { E::BYTES == 1 } {
+                        unsafe { self.messages.store(&system, to, at, [words[0], words[1]]) };
                     } else {
-                        let words = eight.as_mut().as_chunks_mut().0;
-                        // SAFETY: as above; that rank sends to this one.
-                        if !unsafe { exchange.receive(&system, &UntilAbort, from, block * pairs, words) } {
-                            return false;
+                        let mut word = 0;
+                        while word < const { 2 * E::BYTES } as usize {
+                            let four = [words[word], words[word + 1], words[word + 2], words[word + 3]];
+                            unsafe { self.messages.store(&system, to, at + 4 * word as u32, four) };
+                            word += 4;
                         }
                     }
-                    let values = E::open(eight);
-                    all = core::array::from_fn(|n| if any { op.combine(all[n], values[n]) } else { values[n] });
+                } else {
+                    let mut pair = 0;
+                    while pair < E::BYTES {
+                        let word = 2 * pair as usize;
+                        // SAFETY: as above.
+                        unsafe { self.messages.send(&system, to, block * E::BYTES + pair, [words[word], words[word + 1]]) };
+                        pair += 1;
+                    }
+                }
+            }
+            n += 1;
+        }
+    }
+
+    /// Makes this thread's blocks of `y`; `false` if the launch is aborted.
+    #[inline(always)]
+    fn receive<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        mut turns: Turns,
+        op: O,
+    ) -> bool {
+        let (wide, put) = (x.wide(), y.wide());
+        let RankView { rank, ranks: count, .. } = self.ranks;
+        // SAFETY: these ranks send to this one.
+        if self.signalled && !unsafe { self.messages.wait(&system(), &UntilAbort, self.flow.from) } {
+            return false;
+        }
+        while turns.any() {
+            let turn = turns.next();
+            // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
+            let mut all = [E::open(E::Eight::default()); TOGETHER];
+            let (mut any, mut from) = (false, 0);
+            while from < count {
+                if self.flow.from.has(from) {
+                    let mut eights = [E::Eight::default(); TOGETHER];
+                    if from == rank {
+                        eights = turns.load(self.part(x, from), wide, &turn);
+                    } else if !self.receive_turn::<E>(from, &turn, &mut eights) {
+                        return false;
+                    }
+                    let mut n = 0;
+                    while n < TOGETHER {
+                        let values = E::open(eights[n]);
+                        all[n] = core::array::from_fn(|at| if any { op.combine(all[n][at], values[at]) } else { values[at] });
+                        n += 1;
+                    }
                     any = true;
                 }
                 from += 1;
             }
-            if any {
-                // SAFETY: this thread's block; tiles of one grid do not overlap.
-                unsafe { y.put_block(put, at.0, 8 * at.1, all.map(|value| op.finish(value, count))) };
+            let mut n = 0;
+            while n < TOGETHER {
+                if any & turn.there[n] {
+                    let ((row, beside), values) = (turn.at[n], all[n].map(|value| op.finish(value, count)));
+                    // SAFETY: (of both) this thread's block; tiles of one grid do not overlap. Whole blocks are inside the tile, in a row and aligned.
+                    if turns.whole {
+                        unsafe { E::store8(y.pointer(row as i32, 8 * beside as i32), values) };
+                    } else if n == 0 {
+                        unsafe { y.put_block(put, row, 8 * beside, values) };
+                    }
+                }
+                n += 1;
             }
-            (at, block) = (walk.next(at), block + self.threads);
+        }
+        true
+    }
+
+    /// Loads blocks from rank `from`; `false` if the launch is aborted.
+    #[inline(always)]
+    fn receive_turn<E: Element>(&self, from: u32, turn: &Turn, eights: &mut [E::Eight; TOGETHER]) -> bool {
+        let system = system();
+        let mut n = 0;
+        while n < TOGETHER {
+            let (words, block) = (eights[n].as_mut(), turn.number[n]);
+            if self.signalled {
+                let at = block * const { 8 * E::BYTES };
+                // SAFETY: (of both) a block of the message, whose signal this thread has seen.
+                if const { E::BYTES == 1 } {
+                    words.copy_from_slice(&unsafe { self.messages.load::<_, 2>(&system, from, at) });
+                } else {
+                    let mut word = 0;
+                    while word < const { 2 * E::BYTES } as usize {
+                        let four = unsafe { self.messages.load::<_, 4>(&system, from, at + 4 * word as u32) };
+                        words[word..][..4].copy_from_slice(&four);
+                        word += 4;
+                    }
+                }
+            } else if turn.there[n] {
+                let pairs = words.as_chunks_mut().0;
+                // SAFETY: as above; that rank sends to this one.
+                if !unsafe { self.messages.receive(&system, &UntilAbort, from, block * E::BYTES, pairs) } {
+                    return false;
+                }
+            }
+            n += 1;
         }
         true
     }
