@@ -1,7 +1,8 @@
 //! Collectives: ranks exchange tiles. On one rank each of these is a copy.
 //!
-//! Each rank sends what others need as packets, tile by tile, as soon as the tile is there, and makes its result of what comes, in the order of ranks: in `f32`, rounded
-//! once. So all ranks have the same bits in every run. Sums are those of NCCL's but for rounding: its order is another one.
+//! Each rank sends what others need, tile by tile, as soon as the tile is there: small ones as packets, large ones that all answer as data with a signal. It makes its
+//! result of what comes, in the order of ranks: in `f32`, rounded once. So all ranks have the same bits in every run. Sums are those of NCCL's but for rounding: its
+//! order is another one.
 
 use crate::prelude::*;
 

@@ -51,7 +51,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
     let stream = Stream::new(&device)?;
     let clock = Clock { communicator, stream: &stream, begin: Event::new(&device)?, end: Event::new(&device)?, rounds: options.rounds };
     let nccl = Nccl::new(communicator)?;
-    // Room for the messages of all steps: packets, half of which are flags, from every rank and twice.
+    // Room for the messages of all steps: from every rank and twice, and of small tiles packets, half of which are flags.
     let most = options.kib.iter().max().copied().unwrap_or(0) << 10;
     communicator.set_message_memory(((most + (64 << 10)) * 5 * u64::from(communicator.ranks()) * STEPS as u64) as usize)?;
     let mut rows = Vec::new();
