@@ -169,7 +169,7 @@ mod tests {
                 for tile in 0..tiles {
                     let [even, odd] = [number, number.wrapping_add(1)].map(|number| messages.signal(number, rank, tile));
                     prop_assert_eq!(messages.signal(number.wrapping_add(2), rank, tile), even);
-                    prop_assert!([even, odd].iter().all(|at| at % 4 == 0 && *at >= messages.word(0, 0, MessageWord::Credit)));
+                    prop_assert!([even, odd].iter().all(|at| (at - offset) % 4 == 0 && *at >= messages.word(0, 0, MessageWord::Credit)));
                     prop_assert!([even, odd].iter().all(|at| at + 4 <= offset + messages.total(u32::from(sources))));
                     places.extend([even, odd]);
                 }
