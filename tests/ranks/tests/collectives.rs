@@ -78,7 +78,8 @@ fn large(world: &World) {
     let device = &world.device;
     let shapes: &[[u64; 2]] = if short() { &[[66, 136], [65, 131]] } else { &[[64, 128], [130, 264], [65, 300], [1, 1]] };
     for &[m, n] in shapes {
-        let plan = collectives::large::plan_with(device, collectives::large::Dims { M: m, N: n, R: u64::from(ranks) }, &world.options).unwrap();
+        let plan =
+            collectives::large::plan_with(device, collectives::large::Dims { M: m, N: n, R: u64::from(ranks) }, &world.options).unwrap();
         let elements = m * n;
         for launch in 0..if short() { 3 } else { 5 } {
             let all = u64::from(ranks) * elements;
@@ -95,7 +96,10 @@ fn large(world: &World) {
             let check = |found: &maco::Tensor<bf16>, expected: &dyn Fn(u64, u64) -> i64, what: &str| {
                 for (place, value) in (0..).zip(found.download().unwrap()) {
                     let expected = bf16::of(expected(place / elements, place % elements));
-                    assert!(value == expected, "{what} [{m}, {n}] of rank {rank} of {ranks}, launch {launch}, {place}: {value:?}, not {expected:?}");
+                    assert!(
+                        value == expected,
+                        "{what} [{m}, {n}] of rank {rank} of {ranks}, launch {launch}, {place}: {value:?}, not {expected:?}"
+                    );
                 }
             };
             check(&sum, &|_, at| every().map(|rank| of(rank, at)).sum(), "all_reduce");
