@@ -6,10 +6,11 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Collectives, Combine, Consumer, Cta, E4M3, E5M2, Element,
-    Elements, Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Max, Mbarrier, Mbarriers, Mean, Min,
+    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Channels, Collectives, Combine, Consumer, Cta, E4M3, E5M2,
+    Element, Elements, Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Max, Mbarrier, Mbarriers, Mean, Min,
     MmaElement, OperandA, OperandType, Operations, Pipeline, Producer, Products, Queue, ReadTile, Reduction, Row, RowMut, S8, Scratch,
-    SharedOperand, Simt, SimtWarp, Smem, Steps, Sum, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
+    SharedOperand, Simt, SimtWarp, Smem, Steps, Sum, Swizzled, SwizzledTiles, Tf32, Tile, U8, Unchanging, Warp, Warpgroup, bf16, f16, math,
+    prepared,
 };
 pub use maco_macros::{graph, helper, megakernel, task};
 
@@ -23,7 +24,7 @@ macro_rules! task_set {
     ($($set:tt)*) => { $crate::__private::task_set! { $crate; $($set)* } };
 }
 
-pub use maco_device::{access, kind, region};
+pub use maco_device::{access, channels, given, kind, region};
 
 pub mod tasks;
 
@@ -54,12 +55,12 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Anchored, Callable, Collectives, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement,
-        Identity, Instance, Instances, Mapped, MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt,
-        SimtConsumer, SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16,
+        After, All, Anchored, Callable, Channels, Collectives, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First,
+        HalfElement, Identity, Instance, Instances, Mapped, MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role,
+        Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16,
         fuses_elementwise_prologues, gemvs, warp_tasks,
     };
-    pub use maco_device::{access, kind, pure, region};
+    pub use maco_device::{access, given, kind, pure, region};
     pub use maco_graph::spec;
     pub use maco_macros::task_set;
 

@@ -12,6 +12,24 @@ pub struct Ranks {
     pub bases: u64,
     /// `[u32; tiles]`, one for each tile of each collective: the rank whose message a task has waited for in vain, plus 1.
     pub missing: u64,
+    /// [`Fifo`] to this rank's proxy; 0 for none.
+    pub fifo: u64,
+}
+
+/// Where tasks of a rank hand over to its proxy: what [`Ranks::fifo`] points to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fifo {
+    /// `[[u64; 2]; size]`: triggers.
+    pub ring: u64,
+    /// `u32`: the next ticket.
+    pub head: u64,
+    /// `[u32; 2]`: triggers that the proxy has taken, and completed.
+    pub progress: u64,
+    /// A power of two.
+    pub size: u32,
+    /// This rank.
+    pub rank: u32,
 }
 
 /// Where the messages of a collective lie, and how its tiles are numbered: 32 bytes, in the last of the call's [`crate::OPERANDS`] places. There is none of a plan
@@ -32,7 +50,8 @@ pub struct Messages {
     pub grid: [u32; 2],
     /// Where [`Ranks::missing`] has its first tile.
     pub first: u32,
-    /// How many ranks may send a message of one tile: all, or 1 where the tile says which.
+    /// How many ranks may send a message of one tile: all, or 1 where the tile says which. 2 of a port channel: its slots for what comes, and those that the proxy copies
+    /// from.
     pub sources: u32,
 }
 
@@ -40,7 +59,7 @@ pub struct Messages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MessageWord {
-    /// How many of this rank's messages the peer has read: the peer stores it.
+    /// How many of this rank's messages the peer has read; of a channel, how many it has sent. The peer stores it.
     Credit = 0,
     /// How many it has sent: its own.
     Sent = 1,
@@ -91,7 +110,8 @@ pub const fn message_flag(number: u32) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<Ranks>() == 24);
+    assert!(size_of::<Ranks>() == 32);
+    assert!(size_of::<Fifo>() == 32);
     assert!(size_of::<Messages>() == 32);
 };
 

@@ -109,6 +109,7 @@ impl User {
             .args(arguments)
             .arg("--manifest-path")
             .arg(self.root.join("user/Cargo.toml"))
+            .args(QUICKLY)
             .env("CARGO_TARGET_DIR", target())
             .env_remove("MACO_DEVICE")
             .env_remove("MACO_PROFILE")
@@ -129,6 +130,13 @@ impl User {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 }
+
+/// `maco-build` is compiled anew for each layout of folders, and tiny kernels do not need it optimised as the repository's settings have it.
+const QUICKLY: [&str; 3] = [
+    "--config=profile.dev.package.maco-build.opt-level=0",
+    "--config=profile.dev.package.maco-ptx.opt-level=0",
+    "--config=profile.dev.package.maco-abi.opt-level=0",
+];
 
 /// Shared, so that `maco-build` is compiled once.
 fn target() -> PathBuf {
@@ -272,16 +280,29 @@ fn a_folder_for_intermediate_files_is_left_alone() {
     let folder = target().join("apart-intermediate");
     let built = user.run(&[("CARGO_BUILD_BUILD_DIR", folder.to_str().unwrap())]).unwrap();
     assert!(built.starts_with("None\nsm_90a true\n") && built.contains(".visible .entry tiny("), "{built}");
-    // In a file too, with a folder for each workspace.
+    // In a file too, with a folder for each workspace, and in the layout that cargo is to have: a folder for each unit, and none called `deps`.
     user.write("user/build.rs", &format!("{}// again\n", script("src/kernels.rs")));
     let config = format!("build.build-dir = \"{}/{{workspace-path-hash}}\"", folder.display());
-    let output = user.cargo(&["run", "--quiet", "--config", &config]).output().unwrap();
+    let output = user
+        .cargo(&["run", "--quiet", "--config", &config, "-Zbuild-dir-new-layout"])
+        // Else a stable cargo does not know the layout.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .output()
+        .unwrap();
     let built = String::from_utf8_lossy(&output.stdout);
     assert!(
         built.starts_with("None\nsm_90a true\n") && built.contains(".visible .entry tiny("),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    let is_new = |debug: &Path| debug.join("build/maco-build").is_dir() && !debug.join("deps").exists();
+    assert!(folders(&folder).iter().any(|hash| is_new(&hash.join("debug"))), "cargo has another layout");
+}
+
+/// Folders two levels below this one: of `{workspace-path-hash}`.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    below(folder).flat_map(|folder| below(&folder)).collect()
 }
 
 /// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: what cargo was asked to build
@@ -471,7 +492,7 @@ fn a_standard_library_of_the_hosts_own_is_not_the_devices() {
         ),
     );
     let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo", "run", "--quiet"]).current_dir(user.root.join("user"));
+    command.args(["run", "nightly", "cargo", "run", "--quiet"]).args(QUICKLY).current_dir(user.root.join("user"));
     for variable in ["MACO_DEVICE", "MACO_PROFILE", "RUSTUP_TOOLCHAIN", "RUSTC", "CARGO"] {
         command.env_remove(variable);
     }

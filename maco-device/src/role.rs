@@ -21,7 +21,8 @@ pub enum Sharing {
     Bodies,
     /// Of products those of one body, whose sums have as many registers: how they end is not in the body's code.
     Loops,
-    /// Of GEMVs those of one body and one epilogue.
+    /// Of GEMVs those of one body and one epilogue, beside products. Where there are GEMVs alone, their time is that of the launch, and each has its own code: shared
+    /// code took 3.5 % longer (docs/decisions/0054-products-of-all-tiles-share-code.md).
     Gemvs,
 }
 

@@ -6,7 +6,7 @@ use maco_abi::{BlackBox, REPORT_ABSENT, REPORT_BUSY};
 use maco_graph::plan::Plan;
 
 use crate::error::Error;
-use crate::hang::Hang;
+use crate::hang::{Hang, RankWait};
 
 /// What aborted a plan.
 #[derive(Clone, Debug)]
@@ -35,8 +35,8 @@ impl Cause {
         }
     }
 
-    /// Of a task that waited for a message of rank `peer`.
-    pub(crate) fn waiting_for(mut self, peer: Option<u32>) -> Cause {
+    /// Of a task that waited for another rank, or for one that did.
+    pub(crate) fn waiting_for(mut self, peer: Option<RankWait>) -> Cause {
         if let Cause::Hang(hang) = &mut self {
             hang.peer = peer;
         }

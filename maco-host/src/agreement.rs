@@ -135,6 +135,9 @@ fn called(graph: &Graph, call: &Call) -> String {
     });
     let arguments: Vec<String> = operands.chain(scalars).collect();
     let mut text = format!("{}({})", call.task.name, arguments.join(", "));
+    if let Some(Collective::Channel(channel)) = call.task.collective() {
+        text += &format!(" over {}", channel.words());
+    }
     if let Some(element) = call.task.elements.get(call.element as usize) {
         text += &format!(" on {}", element.name());
     }

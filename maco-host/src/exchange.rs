@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use maco_abi::Ranks;
+use maco_abi::{Fifo, Ranks};
 use maco_ranks::{Block, Error as RanksError, Group};
 
-use crate::channel::SymmetricMemory;
+use crate::channel::{Service, SymmetricMemory};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gpu::RankTable;
@@ -14,6 +14,9 @@ use crate::lower::PlanMessages;
 
 /// Bytes of each rank's symmetric memory for the messages of all plans, unless it is set.
 pub(crate) const MESSAGE_MEMORY: usize = 64 << 20;
+
+/// Triggers that may wait for a plan's proxy: tasks wait for room behind them.
+const TRIGGERS: u32 = 256;
 
 /// The symmetric memory of a communicator's plans, made when the first plan needs it.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub(crate) struct Exchange {
     shared: Arc<Shared>,
     /// Until it is dropped.
     block: Option<Block>,
+    /// Of port channels. It ends before the block is given back.
+    proxy: Option<Mutex<Service>>,
     table: Table,
 }
 
@@ -95,6 +100,7 @@ enum Table {
         /// What the table points to.
         _bases: Box<[u64]>,
         missing: Box<[AtomicU32]>,
+        _fifo: Option<Box<Fifo>>,
         table: Box<Ranks>,
     },
     Gpu(RankTable),
@@ -110,20 +116,32 @@ impl Exchange {
         messages: &PlanMessages,
     ) -> Result<Exchange, Error> {
         let shared = arena.get(group, device)?;
+        if let Some([first, second]) = shared.memory.same_gpu() {
+            return Err(Error::Collectives {
+                megakernel: name.into(),
+                what: format!("ranks {first} and {second} have one GPU, where the launch of one would wait for the other's to end").into(),
+                ranks: group.ranks(),
+                help: "give each rank a GPU of its own: `Device::gpu(communicator.local_rank())`",
+            });
+        }
         shared.collect(group)?;
         let bytes = usize::try_from(messages.bytes).unwrap_or(usize::MAX);
         let block = shared.memory.block(&format!("messages of megakernel {name}"), bytes)?;
         let bases = shared.memory.table().bases.into_boxed_slice();
         let (rank, ranks) = (group.rank(), group.ranks());
+        let proxy = messages.proxy.then(|| shared.memory.proxy(device, TRIGGERS)).transpose()?;
+        let fifo = proxy.as_ref().map(|proxy| proxy.table(rank)).transpose()?;
         let table = match device.context() {
-            Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles)?),
+            Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles, fifo)?),
             None => {
                 let missing: Box<[AtomicU32]> = (0..messages.tiles).map(|_| AtomicU32::new(0)).collect();
-                let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64 });
-                Table::Host { _bases: bases, missing, table }
+                let fifo = fifo.map(Box::new);
+                let at = fifo.as_ref().map_or(0, |fifo| &raw const **fifo as u64);
+                let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64, fifo: at });
+                Table::Host { _bases: bases, missing, _fifo: fifo, table }
             }
         };
-        Ok(Exchange { group: group.clone(), shared, block: Some(block), table })
+        Ok(Exchange { group: group.clone(), shared, block: Some(block), proxy: proxy.map(Mutex::new), table })
     }
 
     /// [`maco_abi::Launch::ranks`].
@@ -139,13 +157,12 @@ impl Exchange {
         self.block.as_ref().map_or(0, |block| block.offset() as u64)
     }
 
-    /// The rank whose message a tile has waited for in vain. The launch has ended.
-    pub(crate) fn missing(&self, tile: u32) -> Option<u32> {
-        let word = match &self.table {
-            Table::Host { missing, .. } => missing.get(tile as usize)?.load(Ordering::Relaxed),
-            Table::Gpu(table) => table.missing(tile)?,
-        };
-        word.checked_sub(1)
+    /// For each tile the rank, plus 1, whose message it has waited for in vain; 0 for none. The launch has ended.
+    pub(crate) fn missing(&self) -> Vec<u32> {
+        match &self.table {
+            Table::Host { missing, .. } => missing.iter().map(|word| word.load(Ordering::Relaxed)).collect(),
+            Table::Gpu(table) => table.missing(),
+        }
     }
 
     /// The error of a rank that is lost, if one is known to be. Does not wait.
@@ -156,6 +173,11 @@ impl Exchange {
     /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs. `own` is what else
     /// this rank clears.
     pub(crate) fn clear(&self, name: &str, own: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut proxy = self.proxy.as_ref().map(|proxy| proxy.lock().unwrap_or_else(PoisonError::into_inner));
+        // What is on its way arrives before anybody clears.
+        if let Some(proxy) = &mut proxy {
+            proxy.stop();
+        }
         self.group.vote(&format!("recover megakernel {name}"), Ok(&[]))?;
         let own = own().and_then(|()| match &self.block {
             Some(block) => self.shared.memory.clear(block),
@@ -168,6 +190,7 @@ impl Exchange {
             }
             Table::Gpu(table) => table.clear(),
         });
+        let own = own.and_then(|()| proxy.as_mut().map_or(Ok(()), |proxy| proxy.again()));
         let text = own.as_ref().err().map(Error::to_string);
         self.group.vote(&format!("recovered megakernel {name}"), text.as_deref().map_or(Ok(&[]), Err))?;
         own
@@ -176,6 +199,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.proxy = None;
         let mut dropped = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.extend(self.block.take());
     }

@@ -69,14 +69,28 @@ pub struct Hang {
     pub expected: u32,
     /// Signals that came.
     pub seen: u32,
-    /// The rank whose message the task waited for, if it did.
-    pub peer: Option<u32>,
+    /// The wait for another rank that the launch did not get through, if there is one: of this task, or of one before it.
+    pub peer: Option<RankWait>,
     /// The worker that had the task; the scheduler that held it back, where schedulers wait for the signals.
     pub executor: Executor,
     /// The multiprocessor that reported it, on a GPU.
     pub multiprocessor: Option<u32>,
     /// How long it took; on a CPU without the time in which task bodies ran.
     pub waited: Duration,
+}
+
+/// A task that waited in vain for another rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RankWait {
+    /// The task.
+    pub task: String,
+    /// Position of its call in program order.
+    pub call: u32,
+    /// Its tile, one coordinate per grid axis.
+    pub tile: Vec<u32>,
+    /// The rank that did not send, or did not make room for what this one sends.
+    pub rank: u32,
 }
 
 /// The relation between two calls that a counter stands for.
@@ -156,10 +170,6 @@ impl fmt::Display for What<'_> {
         match this.symptom {
             Symptom::DidNotEnd => {
                 write!(f, "did not end within {:.1?}", this.waited)?;
-                if let Some(peer) = this.peer {
-                    write!(f, ": it waits for rank {peer}")?;
-                }
-                write!(f, " ({}", this.executor)?;
             }
             Symptom::Waited => {
                 write!(f, "waited {:.1?}", this.waited)?;
@@ -170,9 +180,17 @@ impl fmt::Display for What<'_> {
                         dependency.tensor, dependency.producer, dependency.call, dependency.hazard
                     )?;
                 }
-                write!(f, ": counter {} has {} of {} signals ({}", this.counter, this.seen, this.expected, this.executor)?;
+                write!(f, ": counter {} has {} of {} signals", this.counter, this.seen, this.expected)?;
             }
         }
+        match &this.peer {
+            Some(peer) if (peer.call, &peer.tile) == (this.call, &this.tile) => write!(f, ": it waits for rank {}", peer.rank)?,
+            Some(peer) => {
+                write!(f, ": task `{}` tile {:?} (call #{}) waits for rank {}", peer.task, peer.tile, peer.call, peer.rank)?;
+            }
+            None => {}
+        }
+        write!(f, " ({}", this.executor)?;
         if let Some(multiprocessor) = this.multiprocessor {
             write!(f, ", multiprocessor {multiprocessor}")?;
         }

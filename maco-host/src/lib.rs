@@ -17,6 +17,7 @@ mod files;
 mod gpu;
 mod graph_files;
 mod hang;
+mod lean;
 mod lower;
 mod options;
 mod plan;
@@ -36,7 +37,8 @@ pub use device::Device;
 pub use error::{Error, OutputFault};
 pub use files::FileError;
 pub use gpu::{CudaGraph, Event, Stream};
-pub use hang::{Dependency, Executor, Hang, Symptom};
+pub use hang::{Dependency, Executor, Hang, RankWait, Symptom};
+pub use lean::{Collecting, RankElement, Reduce};
 #[doc(hidden)]
 pub use lower::Fault;
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};

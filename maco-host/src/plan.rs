@@ -277,11 +277,12 @@ impl Plan {
         }
     }
 
-    /// Makes an aborted plan usable again. Waits for what runs; contents of outputs and state tensors are what the aborted launch
+    /// Makes an aborted plan usable again. Of a plan with collectives all ranks call it, also those whose launches have ended well. Waits for what runs; contents of outputs and state tensors are what the aborted launch
     /// left.
     ///
     /// # Errors
-    /// MACO0049 or MACO0050 when the GPU fails, MACO0092 while the body of a task goes on that did not end.
+    /// MACO0049 or MACO0050 when the GPU fails, MACO0092 while the body of a task goes on that did not end; of a plan with collectives MACO0095 when a rank does not
+    /// come, MACO0096 when one cannot recover.
     pub fn recover(&self) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => cpu.recover(&self.0.core),

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use maco_abi::{BlackBox, REPORT_STUCK};
 use maco_graph::plan::Plan;
 
 use crate::arguments::{Arguments, Placed, ScalarArgument};
@@ -10,6 +11,7 @@ use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::hang::{RankWait, task_name, tile};
 use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
 use crate::signature::Signature;
@@ -130,10 +132,18 @@ impl PlanCore {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// Which rank a task has waited for in vain, of a launch that has ended.
-    pub(crate) fn missing(&self, task: u32) -> Option<u32> {
-        let coord = self.plan.tasks.get(task as usize)?.coord;
-        self.exchange.as_ref()?.missing(self.lowered.messages.tile(task, coord)?)
+    /// The wait for another rank that a launch did not get through, which has ended with this report: that of the task that was stuck, else the first one, behind
+    /// which it may be. Behind an abort tasks begin whose inputs never came, and wait in vain, too: those come later.
+    pub(crate) fn missing(&self, report: &BlackBox) -> Option<RankWait> {
+        let missing = self.exchange.as_ref()?.missing();
+        let of = |task: u32| {
+            let node = self.plan.tasks.get(task as usize)?;
+            let word = *missing.get(self.lowered.messages.tile(task, node.coord)? as usize)?;
+            let rank = word.checked_sub(1)?;
+            Some(RankWait { task: task_name(&self.plan, node.call), call: node.call, tile: tile(&self.plan, node), rank })
+        };
+        let stuck = (report.report == REPORT_STUCK).then_some(report.task);
+        stuck.and_then(of).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
     }
 
     /// [`maco_abi::Launch::ranks`].

@@ -166,7 +166,7 @@ impl Symbols {
         match expression {
             Expr::Path(path) => {
                 let Some(name) = path.path.get_ident().filter(|name| self.index(name).is_none() && !known(name)) else { return Ok(()) };
-                if !crate::file::of(name).is_some_and(|file| crate::file::has_no_value(&file, name)) {
+                if !crate::file::of(name).is_some_and(|file| file.has_no_value(name)) {
                     return Ok(());
                 }
                 let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();

@@ -6,7 +6,7 @@
 use crate::prelude::*;
 
 /// y = the sum of `part` over all ranks; `part` is placed `.partial(Sum)`.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64, j = 256), E in [bf16, f16, f32, i32])]
+#[maco_macros::task(crate = crate, tile(i = 8 | 64, j = 64 | 256), E in [bf16, f16, f32, i32])]
 pub fn all_reduce(cta: &mut Cta, #[read(i, j)] part: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.all_reduce(part, y, Sum)
 }

@@ -19,13 +19,15 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 36] = [
+const PROGRAMS: [(&str, &str, &str); 38] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
     ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
     ("maco-host", "gpu", "gpu_captured"),
     ("maco-host", "gpu", "gpu_the_best_device"),
+    ("maco-host", "lean", "gpu::every_operation"),
+    ("maco-host", "lean", "gpu::two_communicators"),
     ("maco-host", "watchdog", "gpu"),
     ("kernels", "captures", "gpu"),
     ("kernels", "dense", "gpu"),
@@ -70,7 +72,7 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
-const SEVERAL: [(&str, &str); 2] = [("channels", "4"), ("collectives", "3")];
+const SEVERAL: [(&str, &str); 3] = [("channels", "4"), ("collectives", "3"), ("lean", "3")];
 
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.

@@ -3,7 +3,7 @@
 //! A trigger is two words of 64 bits, each of which has a bit that says in which lap of the ring it was pushed. So each says itself whether it is there: nothing
 //! relies on 16 bytes being stored at once (PTX ISA §8.2.2: a vector access is a set of scalar ones in no order).
 
-use super::{Operation, Peer, Stopped, System, Waiting, Watch, reached};
+use super::{Operation, Peer, Stopped, System, Wait, Waiting, Watch, reached};
 
 /// What the proxy should do for a channel. Any combination of copy, signal and flush; none of them is nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,14 +135,66 @@ impl FifoProducer {
     pub unsafe fn push<S: System>(&self, system: &S, watch: &Watch, trigger: Trigger) -> Result<u32, Stopped> {
         // SAFETY: (of all) as `new` and the caller promise.
         unsafe {
-            let ticket = system.claim(self.head);
-            let expected = ticket.wrapping_sub(self.size - 1);
-            self.wait(system, watch, self.progress, expected, Operation::Room)?;
-            system.release();
-            let at = self.ring.at::<u64>(16 * (ticket & (self.size - 1)) as u64);
-            at.push(system, trigger.encode(lap(ticket, self.size)));
+            let ticket = self.claim(system);
+            self.wait(system, watch, self.progress, self.room_for(ticket), Operation::Room)?;
+            self.fill(system, ticket, trigger);
             Ok(ticket)
         }
+    }
+
+    /// [`FifoProducer::push`], where the launch says how long to wait; `None` if the ranks do not go on.
+    ///
+    /// # Safety
+    /// What the trigger says is inside the memory of both ranks.
+    #[inline(always)]
+    pub unsafe fn push_until<S: System>(&self, system: &S, wait: &impl Wait, trigger: Trigger) -> Option<u32> {
+        // SAFETY: (of all) as above.
+        unsafe {
+            let ticket = self.claim(system);
+            if !wait.until(|| reached(system.poll(self.progress), self.room_for(ticket))) {
+                return None;
+            }
+            system.acquire();
+            self.fill(system, ticket, trigger);
+            Some(ticket)
+        }
+    }
+
+    /// [`FifoProducer::completed`], where the launch says how long to wait; false if the ranks do not go on.
+    #[inline(always)]
+    pub fn completed_until<S: System>(&self, system: &S, wait: &impl Wait, ticket: u32) -> bool {
+        // SAFETY: the word is there, as `new` promises.
+        let found = wait.until(|| reached(unsafe { system.poll(self.progress.add(1)) }, ticket.wrapping_add(1)));
+        system.acquire();
+        found
+    }
+
+    /// Draws a ticket.
+    ///
+    /// # Safety
+    /// As of [`FifoProducer::new`].
+    #[inline(always)]
+    unsafe fn claim<S: System>(&self, system: &S) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { system.claim(self.head) }
+    }
+
+    /// How many triggers the proxy has taken when there is room for the one with this ticket.
+    #[inline(always)]
+    const fn room_for(&self, ticket: u32) -> u32 {
+        ticket.wrapping_sub(self.size - 1)
+    }
+
+    /// Stores the trigger of a ticket, for which there is room.
+    ///
+    /// # Safety
+    /// As of [`FifoProducer::new`]; the proxy was seen to have taken what was there.
+    #[inline(always)]
+    unsafe fn fill<S: System>(&self, system: &S, ticket: u32, trigger: Trigger) {
+        system.release();
+        let at = self.ring.at::<u64>(16 * (ticket & (self.size - 1)) as u64);
+        // SAFETY: passed on from the caller.
+        unsafe { at.push(system, trigger.encode(lap(ticket, self.size))) };
     }
 
     /// Waits until the proxy has completed the trigger with this ticket, and all before. One lane calls.

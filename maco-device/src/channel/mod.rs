@@ -1,4 +1,4 @@
-//! Channels between ranks: memory of peers, semaphores, packets, slots with credits, the FIFO to a proxy. One source for GPU warps, CPU threads and the
+//! Channels between ranks: memory of peers, semaphores, packets, slots with credits, messages of tiles, the FIFO to a proxy. One source for GPU warps, CPU threads and the
 //! model checker.
 //!
 //! Where memory comes from and who runs the proxy does not belong here (`maco-host`), nor do counters of one launch ([`crate::protocol`]).
@@ -14,8 +14,11 @@ mod memory;
 mod packet;
 mod peer;
 mod port;
+mod rank_view;
 mod semaphore;
 mod slots;
+mod tile_channel;
+mod tile_messages;
 mod watch;
 
 pub use fifo::{FifoConsumer, FifoProducer, Trigger};
@@ -25,9 +28,12 @@ pub use memory::MemoryChannel;
 pub use packet::{CLEANED, PacketBuffer, packet, packet_data, packet_flag};
 pub use peer::{Peer, copy};
 pub use port::PortChannel;
+pub use rank_view::RankView;
 pub use semaphore::Semaphore;
 pub use slots::Slots;
-pub use watch::{Control, DEADLINE, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
+pub use tile_channel::{Order, SIGNAL, Side, TileChannel};
+pub use tile_messages::{TileMessages, Which};
+pub use watch::{Control, DEADLINE, OTHER_CALL, Operation, STOPPED_BY_HOST, Stopped, Wait, Waiting, Watch};
 
 /// Whether a sequence number that was `seen` is `expected` or a later one: fewer than 2³¹ lie between them.
 #[inline(always)]

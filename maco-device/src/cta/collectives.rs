@@ -2,12 +2,13 @@
 //!
 //! All ranks run the same tasks on tensors of the same sizes. On one rank each of these is a copy.
 
+use crate::channel::Which;
 use crate::cta::operations::Begin;
 use crate::data::access::{Fresh, Readable, TaskTile, Written};
 use crate::data::element::Element;
 use crate::data::kind::{Collective, Has};
 use crate::data::region::{SameColumns, SameRows};
-use crate::operations::collective::{Flow, Only, Reduction, Which};
+use crate::operations::collective::{Flow, Only, Reduction};
 use crate::operations::order::Mapping;
 use crate::role::Role;
 

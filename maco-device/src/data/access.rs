@@ -271,6 +271,14 @@ impl<E: Element, G, A: Access, const R: usize, const C: usize> TaskTile<E, G, A,
     }
 }
 
+impl<E: Element, G, A, const R: usize, const C: usize> TaskTile<E, G, A, R, C> {
+    /// The same tile by other names of its type: see [`crate::data::given`].
+    #[inline(always)]
+    pub(crate) fn same<F, H, B, const I: usize, const J: usize>(self) -> TaskTile<F, H, B, I, J> {
+        TaskTile(self.0.same(), PhantomData)
+    }
+}
+
 impl<E: Element, G, A: Readable, const R: usize, const C: usize> TaskTile<E, G, A, R, C> {
     /// See [`Tile::by_element`].
     #[inline(always)]

@@ -40,6 +40,12 @@ pub enum Columns {}
 pub enum Indexed {}
 /// One of `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `send` and `ring`: ranks exchange tiles.
 pub enum Collective {}
+/// `put` or `offer` of a tile, which the task at the other end receives: this rank stores or loads that rank's memory, and signals.
+pub enum MemoryChannel {}
+/// `put` of a tile, which the task at the other end receives: each word carries its flag.
+pub enum PacketChannel {}
+/// `put` of a tile, which the task at the other end receives: a proxy copies and signals.
+pub enum PortChannel {}
 /// `#[maco::task(simt)]`: the body is the threads' own.
 pub enum Simt {}
 /// `#[maco::task(simt, warp)]`: the body is one warp's.
@@ -52,6 +58,9 @@ impl Kind for Rows {}
 impl Kind for Columns {}
 impl Kind for Indexed {}
 impl Kind for Collective {}
+impl Kind for MemoryChannel {}
+impl Kind for PacketChannel {}
+impl Kind for PortChannel {}
 impl Kind for Simt {}
 impl Kind for Warp {}
 
@@ -62,6 +71,9 @@ impl Single for Rows {}
 impl Single for Columns {}
 impl Single for Indexed {}
 impl Single for Collective {}
+impl Single for MemoryChannel {}
+impl Single for PacketChannel {}
+impl Single for PortChannel {}
 impl Several for Simt {}
 impl Several for Warp {}
 
@@ -72,6 +84,9 @@ impl Has<Rows> for Rows {}
 impl Has<Columns> for Columns {}
 impl Has<Indexed> for Indexed {}
 impl Has<Collective> for Collective {}
+impl Has<MemoryChannel> for MemoryChannel {}
+impl Has<PacketChannel> for PacketChannel {}
+impl Has<PortChannel> for PortChannel {}
 impl Has<Simt> for Simt {}
 impl Has<Warp> for Warp {}
 impl Has<Rows> for Tiles {}

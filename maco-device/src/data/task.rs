@@ -1,6 +1,6 @@
 //! What a role sees of one task: its descriptor, tiles and scalars. How generated code is called does not belong here.
 
-use crate::channel::Peer;
+use crate::channel::RankView;
 use crate::data::element::Element;
 use crate::data::split_k::SplitK;
 use crate::data::tile::Tile;
@@ -31,39 +31,6 @@ pub(crate) struct Norm<E> {
     pub(crate) weights: Tile<E, 1, 0>,
     /// Added to the mean square.
     pub(crate) epsilon: f32,
-}
-
-/// The ranks of a launch, and which launch it is.
-#[derive(Clone, Copy)]
-pub(crate) struct RankView {
-    /// This one.
-    pub(crate) rank: u32,
-    /// How many there are; 1: there is nothing of what follows.
-    pub(crate) ranks: u32,
-    /// The launch's number, of which 16 bits count.
-    pub(crate) launch: u32,
-    /// Where this rank has the symmetric memory of each.
-    bases: *const u64,
-    /// See [`Ranks::missing`].
-    pub(crate) missing: *mut u32,
-}
-
-impl RankView {
-    const SINGLE: RankView = RankView { rank: 0, ranks: 1, launch: 0, bases: core::ptr::null(), missing: core::ptr::null_mut() };
-
-    /// The symmetric memory of a peer, or of this rank, which there is.
-    #[inline(always)]
-    pub(crate) fn peer<T>(self, rank: u32) -> Peer<T> {
-        // SAFETY: one for each rank; the plan keeps the memory of all ranks mapped while it lives.
-        unsafe { Peer::new(self.bases.add(rank as usize).read() as *mut T) }
-    }
-
-    /// The place so many bytes into this rank's own symmetric memory.
-    #[inline(always)]
-    pub(crate) fn own(self, offset: u64) -> *mut u8 {
-        // SAFETY: as above.
-        unsafe { (self.bases.add(self.rank as usize).read() + offset) as *mut u8 }
-    }
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -221,9 +188,8 @@ impl Task {
         if ranks.is_null() {
             return (RankView::SINGLE, Messages::default());
         }
-        // SAFETY: as above.
-        let Ranks { rank, ranks, bases, missing } = unsafe { ranks.read() };
-        let view = RankView { rank, ranks, launch: self.launch_number(), bases: bases as *const u64, missing: missing as *mut u32 };
+        // SAFETY: as above; the plan keeps the memory of all ranks mapped while it lives.
+        let view = unsafe { RankView::new(ranks.read(), self.launch_number()) };
         (view, self.entry(OPERANDS - 1).as_messages())
     }
 

@@ -48,6 +48,21 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         }
     }
 
+    /// The same tile by other names of its type.
+    #[inline(always)]
+    pub(crate) fn same<F, const I: usize, const J: usize>(self) -> Tile<F, I, J> {
+        Tile {
+            view: self.view,
+            plane: self.plane,
+            row: self.row,
+            col: self.col,
+            near: self.near,
+            #[cfg(not(target_arch = "nvptx64"))]
+            operand: self.operand,
+            element: PhantomData,
+        }
+    }
+
     /// The same tile, known as that of tensor parameter `operand` in errors.
     #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn of_parameter(self, operand: u32) -> Self {

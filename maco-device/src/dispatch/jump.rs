@@ -117,12 +117,24 @@ impl<C: Callable, F: Filter> Filter for NotProducts<C, F> {
     const MASK: u128 = F::MASK & !Masks::<C, F>::PRODUCTS;
 }
 
+/// [`Role::SHARING`] in the megakernel `C`.
+const fn sharing<C: Callable, R: Role, F: Filter>() -> Sharing {
+    let (all, mut n) = (Masks::<C, F>::ALL, 0);
+    while n < C::SLOTS && (n as usize) < INSTANCES {
+        if matches!(all.0[n as usize].form(), Form::Product(..)) {
+            return R::SHARING;
+        }
+        n += 1;
+    }
+    if matches!(R::SHARING, Sharing::Gemvs) { Sharing::None } else { R::SHARING }
+}
+
 /// The first of the instances that have one code with instance `n`.
 const fn code_of<C: Callable, R: Role, F: Filter>(n: u32) -> u32 {
-    let all = Masks::<C, F>::ALL;
+    let (all, sharing) = (Masks::<C, F>::ALL, sharing::<C, R, F>());
     let mut first = 0;
     while first < n {
-        if F::MASK >> first & 1 != 0 && all.0[first as usize].shares(all.0[n as usize], R::SHARING) {
+        if F::MASK >> first & 1 != 0 && all.0[first as usize].shares(all.0[n as usize], sharing) {
             return first;
         }
         first += 1;
@@ -226,7 +238,7 @@ pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot:
         ($($n:literal)*) => {
             match code {
                 $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 && code_of::<C, R, F>($n) == $n } {
-                    match const { (R::SHARING, Masks::<C, F>::ALL.0[$n].form()) } {
+                    match const { (sharing::<C, R, F>(), Masks::<C, F>::ALL.0[$n].form()) } {
                         (Sharing::Bodies, Form::Product(..)) => {
                             role.set_tile(Some(product_tile::<C, F>(slot)));
                             let [Tiles { all, four_bytes, .. }, _] = const { Masks::<C, F>::TILES };

@@ -1,21 +1,17 @@
-//! Collectives on a tile: each rank sends its part to those who need it, as packets, and makes its result of what it receives, in the order of ranks.
+//! Collectives on a tile: each rank sends its part to those who need it, and makes its result of what it receives, in the order of ranks.
 //!
-//! A packet carries its flag (NCCL's LL protocol, with words of 64 bits), so that data need no signal behind them. Which rank sends what is all that a collective is
-//! here; where messages lie is [`maco_abi::Messages`]'.
-//!
-//! A place is used again by the message after the next one. Where a rank hears of all that it sends to, messages have the number of their launch: it has received
-//! those of the launch between, which its peers sent when they had ended the one before. No more is needed. Messages that nobody answers are numbered by themselves, and
-//! wait for a credit.
+//! Which rank sends what is all that a collective is here. How messages are numbered, and when their places are used again, is
+//! [`TileMessages`]'.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::channel::CpuThread;
-use crate::channel::{System, packet, packet_data, packet_flag, reached};
+use crate::channel::{RankView, TileMessages, Wait, Which};
 use crate::data::element::Element;
 use crate::data::number::Number;
-use crate::data::task::{RankView, Task};
+use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
-use maco_abi::{MessageWord, Messages};
 
 /// How values of all ranks become one.
 pub trait Reduction<V>: Copy {
@@ -84,28 +80,6 @@ impl<V> Reduction<V> for Only {
     }
 }
 
-/// Some of the ranks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// All of them.
-    All,
-    /// This one, which there is.
-    One(u32),
-    /// None.
-    None,
-}
-
-impl Which {
-    #[inline(always)]
-    fn has(self, rank: u32) -> bool {
-        match self {
-            Which::All => true,
-            Which::One(one) => one == rank,
-            Which::None => false,
-        }
-    }
-}
-
 /// What a rank does with a tile.
 #[derive(Clone, Copy)]
 pub struct Flow {
@@ -121,124 +95,34 @@ pub struct Flow {
     pub one_way: bool,
 }
 
-/// Waits until `condition` holds; false if the launch is aborted first.
-#[inline(always)]
-fn wait(condition: impl FnMut() -> bool) -> bool {
-    #[cfg(target_arch = "nvptx64")]
-    return crate::simt::poll(condition);
-    #[cfg(not(target_arch = "nvptx64"))]
-    crate::simt::give_up::wait_until(condition)
+/// Waits end when the launch is aborted.
+pub(super) struct UntilAbort;
+
+impl Wait for UntilAbort {
+    #[inline(always)]
+    fn until(&self, condition: impl FnMut() -> bool) -> bool {
+        #[cfg(target_arch = "nvptx64")]
+        return crate::simt::poll(condition);
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::simt::give_up::wait_until(condition)
+    }
 }
 
 /// The executor of this thread.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-fn system() -> crate::machine::Lane {
+pub(super) fn system() -> crate::machine::Lane {
     crate::machine::Lane
 }
 /// The executor of this thread.
 #[cfg(not(target_arch = "nvptx64"))]
-fn system() -> CpuThread<fn() -> u32> {
+pub(super) fn system() -> CpuThread<fn() -> u32> {
     CpuThread::new(|| 0)
-}
-
-/// The messages of one tile.
-struct Mail<S> {
-    system: S,
-    ranks: RankView,
-    messages: Messages,
-    /// The tile, by this rank's number and by that of others.
-    tile: u32,
-    theirs: u32,
-    /// Messages have numbers of their own.
-    one_way: bool,
-}
-
-impl<S: System> Mail<S> {
-    /// This rank's own word of `peer`.
-    #[inline(always)]
-    fn word(&self, peer: u32, word: MessageWord) -> *mut u32 {
-        self.ranks.own(self.messages.word(peer, self.tile, word)).cast()
-    }
-
-    /// The number of the next message to or from `peer`, as `word` counts them, and its flag.
-    #[inline(always)]
-    fn number(&self, peer: u32, word: MessageWord) -> (u32, u32) {
-        if !self.one_way {
-            return (self.ranks.launch, maco_abi::launch_flag(self.ranks.launch));
-        }
-        // SAFETY: a word that only tasks of this rank and tile use, one a launch.
-        let number = unsafe { self.system.own_load(self.word(peer, word)) };
-        (number, maco_abi::message_flag(number))
-    }
-
-    /// Stores pair `n` of the message to rank `to`.
-    #[inline(always)]
-    fn send(&self, to: u32, n: u32, [a, b]: [u32; 2]) {
-        let (number, flag) = self.number(to, MessageWord::Sent);
-        let at = self.messages.message(number, self.ranks.rank, self.theirs) + 16 * n as u64;
-        // SAFETY: the message of this rank and tile, which has as many pairs; no other thread stores this one, and its reader has read what was there.
-        unsafe { self.ranks.peer::<u8>(to).at(at).store_packets(&self.system, [packet(a, flag), packet(b, flag)]) };
-    }
-
-    /// Pair `n` of the message from rank `from`; `None` if the launch is aborted before it comes.
-    #[inline(always)]
-    fn receive(&self, from: u32, n: u32) -> Option<[u32; 2]> {
-        let (number, flag) = self.number(from, MessageWord::Received);
-        let at = self.messages.message(number, from, self.tile) + 16 * n as u64;
-        let at = self.ranks.own(at).cast::<u64>();
-        let mut words = [0; 2];
-        let found = wait(|| {
-            // SAFETY: two packets of this rank's symmetric memory at a 16-byte boundary.
-            words = unsafe { self.system.load_packets(at) };
-            packet_flag(words[0]) == flag && packet_flag(words[1]) == flag
-        });
-        if found { Some(words.map(packet_data)) } else { self.miss(from) }
-    }
-
-    /// Nothing has come from rank `from`.
-    #[cold]
-    fn miss<T>(&self, from: u32) -> Option<T> {
-        // SAFETY: the word of this tile, which all its threads may write and nobody reads before the launch has ended.
-        unsafe { self.system.tell(self.ranks.missing.wrapping_add((self.messages.first + self.tile) as usize), from + 1) };
-        None
-    }
-
-    /// Waits until rank `to` has read what lies where the next message goes; false if the launch is aborted first.
-    #[inline(always)]
-    fn wait_for_credit(&self, to: u32) -> bool {
-        let (number, _) = self.number(to, MessageWord::Sent);
-        let at = self.word(to, MessageWord::Credit);
-        // SAFETY: an aligned word of this rank's symmetric memory.
-        let found = wait(|| reached(unsafe { self.system.poll(at) }, number.wrapping_sub(1)));
-        self.system.acquire();
-        found || self.miss::<()>(to).is_some()
-    }
-
-    /// A message to rank `to` has been sent, by all threads before they met.
-    #[inline(always)]
-    fn sent(&self, to: u32) {
-        let (number, _) = self.number(to, MessageWord::Sent);
-        // SAFETY: as in `number`; the threads have all loaded it.
-        unsafe { self.system.own_store(self.word(to, MessageWord::Sent), number.wrapping_add(1)) };
-    }
-
-    /// A message from rank `from` has been read, by all threads before they met: tells that rank.
-    #[inline(always)]
-    fn received(&self, from: u32) {
-        let next = self.number(from, MessageWord::Received).0.wrapping_add(1);
-        let at = self.messages.word(self.ranks.rank, self.theirs, MessageWord::Credit);
-        // SAFETY: as above; the peer's word is of this rank and tile, of which this thread is the only writer.
-        unsafe {
-            self.system.own_store(self.word(from, MessageWord::Received), next);
-            self.ranks.peer::<u8>(from).at::<u32>(at).publish(&self.system, next);
-        }
-    }
 }
 
 impl SimtConsumer {
     /// Sends and receives as `flow` says; `y` is what comes, reduced by `op`. Elements are combined as values, in the order of ranks, and rounded once. On all ranks
-    /// `y` has the same size, that of a tile of `x`. `false` if the launch is aborted.
+    /// `y` has the same size, that of a tile of `x`. Waits end when the launch is aborted; then `y` is not all written.
     #[inline(always)]
     pub fn collective<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
         self,
@@ -247,94 +131,102 @@ impl SimtConsumer {
         task: Task,
         flow: Flow,
         op: O,
-    ) -> bool {
-        // Words of eight elements.
-        let words = const { 2 * E::BYTES };
-        let (rows, cols) = (y.rows(), y.cols());
-        let (across, wide) = (cols.div_ceil(8), x.wide());
+    ) {
         let (ranks, messages) = task.ranks();
-        let RankView { rank, ranks: count, .. } = ranks;
+        let rank = ranks.rank;
         let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
         // Others may know the tile by this rank.
         let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
-        let mail = Mail { system: system(), ranks, messages, tile: messages.tile(coord), theirs, one_way: flow.one_way };
-        // Ranks send to different ones at a time.
-        let peer = |n: u32| if rank + n < count { rank + n } else { rank + n - count };
+        // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
+        let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
+        let arrived = self.exchange_blocks(x, y, flow, op, exchange, ranks);
+        // All threads come here, also when the launch is aborted: those without a block wait here for the others.
         if flow.one_way {
-            let mut n = 1;
-            while n < count {
-                if flow.to.has(peer(n)) && !mail.wait_for_credit(peer(n)) {
-                    return false;
-                }
-                n += 1;
+            self.sync();
+            if self.thread == 0 && arrived {
+                // SAFETY: all threads have come here.
+                unsafe { exchange.end(&system(), flow.to, flow.from) };
             }
         }
-        let part = |rank: u32| if flow.by_plane { x.of_plane(rank as i32) } else { x };
-        let mut block = self.thread;
-        while block < rows * across {
-            let (row, col) = (block / across, block % across * 8);
+    }
+
+    /// Each thread its blocks of eight elements; `false` if the launch is aborted.
+    #[inline(always)]
+    fn exchange_blocks<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
+        self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        flow: Flow,
+        op: O,
+        exchange: TileMessages,
+        ranks: RankView,
+    ) -> bool {
+        // Pairs of words of eight elements.
+        let pairs = E::BYTES;
+        let wide = x.wide();
+        let cols = y.cols();
+        let rows = if cols == 0 { 0 } else { y.rows() };
+        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
+        let RankView { rank, ranks: count, .. } = ranks;
+        let system = system();
+        // SAFETY: ranks of the launch.
+        if !unsafe { exchange.begin(&system, &UntilAbort, flow.to) } {
+            return false;
+        }
+        let part = |rank: u32, (row, beside): (u32, u32)| {
+            let part = if flow.by_plane { x.of_plane(rank as i32) } else { x };
+            part.block(wide, row, 8 * beside)
+        };
+        let (mut at, mut block) = (walk.start(self.thread), self.thread);
+        while at.0 < rows {
             let mut n = 1;
             while n < count {
-                let to = peer(n);
+                // Ranks send to different ones at a time.
+                let to = ranks.behind(n);
                 if flow.to.has(to) {
-                    let eight = part(to).block(wide, row, col);
+                    let eight = part(to, at);
                     let eight = eight.as_ref();
                     let mut pair = 0;
-                    while pair < words / 2 {
-                        let at = 2 * pair as usize;
-                        mail.send(to, block * (words / 2) + pair, [eight[at], eight[at + 1]]);
+                    while pair < pairs {
+                        let word = 2 * pair as usize;
+                        // SAFETY: a message has a tile's blocks, of which this one is this thread's.
+                        unsafe { exchange.send(&system, to, block * pairs + pair, [eight[word], eight[word + 1]]) };
                         pair += 1;
                     }
                 }
                 n += 1;
             }
-            block += self.threads;
+            (at, block) = (walk.next(at), block + self.threads);
         }
         let put = y.wide();
-        let mut block = self.thread;
-        while block < rows * across {
-            let (row, col) = (block / across, block % across * 8);
-            let mut all: Option<[E::Value; 8]> = None;
-            let mut from = 0;
+        let (mut at, mut block) = (walk.start(self.thread), self.thread);
+        while at.0 < rows {
+            // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
+            let mut all = E::open(E::Eight::default());
+            let (mut any, mut from) = (false, 0);
             while from < count {
                 if flow.from.has(from) {
                     let mut eight = E::Eight::default();
                     if from == rank {
-                        eight = part(from).block(wide, row, col);
+                        eight = part(from, at);
                     } else {
-                        let mut pair = 0;
-                        while pair < words / 2 {
-                            let Some(two) = mail.receive(from, block * (words / 2) + pair) else { return false };
-                            eight.as_mut()[2 * pair as usize..][..2].copy_from_slice(&two);
-                            pair += 1;
+                        let words = eight.as_mut().as_chunks_mut().0;
+                        // SAFETY: as above; that rank sends to this one.
+                        if !unsafe { exchange.receive(&system, &UntilAbort, from, block * pairs, words) } {
+                            return false;
                         }
                     }
                     let values = E::open(eight);
-                    all = Some(match all {
-                        None => values,
-                        Some(before) => core::array::from_fn(|n| op.combine(before[n], values[n])),
-                    });
+                    all = core::array::from_fn(|n| if any { op.combine(all[n], values[n]) } else { values[n] });
+                    any = true;
                 }
                 from += 1;
             }
-            if let Some(all) = all {
+            if any {
                 // SAFETY: this thread's block; tiles of one grid do not overlap.
-                unsafe { y.put_block(put, row, col, all.map(|value| op.finish(value, count))) };
+                unsafe { y.put_block(put, at.0, 8 * at.1, all.map(|value| op.finish(value, count))) };
             }
-            block += self.threads;
-        }
-        if flow.one_way {
-            self.sync();
-            let mut n = 1;
-            while n < count && self.thread == 0 {
-                if flow.to.has(peer(n)) {
-                    mail.sent(peer(n));
-                }
-                if flow.from.has(peer(n)) {
-                    mail.received(peer(n));
-                }
-                n += 1;
-            }
+            (at, block) = (walk.next(at), block + self.threads);
         }
         true
     }

@@ -2,6 +2,7 @@
 //!
 //! Which role takes part in what does not belong here: see [`crate::role`].
 
+pub mod channel;
 pub mod collective;
 pub mod column_reduction;
 pub mod gather_rows;
@@ -10,6 +11,7 @@ pub mod generic_loads;
 mod grid_stride;
 pub mod in_band_flags;
 pub mod index_add;
+pub mod lean;
 #[cfg(target_arch = "nvptx64")]
 pub mod mma_sync;
 #[cfg(not(target_arch = "nvptx64"))]

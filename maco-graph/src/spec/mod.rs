@@ -45,7 +45,7 @@ pub use gemv_form::{Form, check_gemv_form};
 pub use graph::{Enclosing, GraphParam, GraphSpec};
 #[cfg(feature = "std")]
 pub use owned::{BuildError, CallOptions, Owned, intern};
-pub use placement::{Collective, Placement, Planes, Reduction};
+pub use placement::{Channel, Collective, Placement, Planes, Reduction};
 pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
 pub use storage::{Recording, Storage};
 pub use task::*;

@@ -95,6 +95,40 @@ pub enum Collective {
     Send,
     /// From each rank to the next.
     Ring,
+    /// A user's own exchange: each task of a plane with the task of the plane's rank.
+    Channel(Channel),
+}
+
+/// How the words of a user's exchange get to the other rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// This rank stores or loads the other one's memory, and signals.
+    Memory,
+    /// The same, with a flag in each word.
+    Packet,
+    /// A proxy copies, and signals.
+    Port,
+}
+
+impl Channel {
+    /// The channel of a body of this kind.
+    pub fn named(kind: &str) -> Option<Channel> {
+        Some(match kind {
+            "MemoryChannel" => Channel::Memory,
+            "PacketChannel" => Channel::Packet,
+            "PortChannel" => Channel::Port,
+            _ => return None,
+        })
+    }
+
+    /// As a sentence says it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Channel::Memory => "a memory channel",
+            Channel::Packet => "a packet channel",
+            Channel::Port => "a port channel",
+        }
+    }
 }
 
 impl Collective {
@@ -116,7 +150,7 @@ impl Collective {
     pub const fn planes(self) -> Option<Planes> {
         match self {
             Collective::ReduceScatter(_) => Some(Planes::Input),
-            Collective::AllGather => Some(Planes::Result),
+            Collective::AllGather | Collective::Channel(_) => Some(Planes::Result),
             Collective::AllToAll => Some(Planes::Both),
             Collective::AllReduce(_) | Collective::Broadcast | Collective::Send | Collective::Ring => None,
         }
@@ -128,6 +162,7 @@ impl Collective {
             (Collective::AllReduce(reduction) | Collective::ReduceScatter(reduction), Placement::Partial(of)) => reduction.reduces(of),
             (Collective::AllGather | Collective::AllToAll, Placement::Sharded(_)) => true,
             (Collective::Broadcast | Collective::Send | Collective::Ring, Placement::Replicated | Placement::Sharded(_)) => true,
+            (Collective::Channel(_), _) => true,
             _ => false,
         }
     }
@@ -138,6 +173,7 @@ impl Collective {
             Collective::AllReduce(_) | Collective::AllGather | Collective::Broadcast => matches!(placement, Placement::Replicated),
             Collective::ReduceScatter(_) | Collective::AllToAll => matches!(placement, Placement::Sharded(_)),
             Collective::Send | Collective::Ring => matches!(placement, Placement::Replicated | Placement::Sharded(_)),
+            Collective::Channel(_) => true,
         }
     }
 
@@ -147,6 +183,7 @@ impl Collective {
             Collective::AllReduce(reduction) | Collective::ReduceScatter(reduction) => reduction.partial(),
             Collective::AllGather | Collective::AllToAll => "sharded",
             Collective::Broadcast | Collective::Send | Collective::Ring => "no partial result",
+            Collective::Channel(_) => "anything",
         }
     }
 
@@ -156,6 +193,7 @@ impl Collective {
             Collective::AllReduce(_) | Collective::AllGather | Collective::Broadcast => "replicated",
             Collective::ReduceScatter(_) | Collective::AllToAll => "sharded",
             Collective::Send | Collective::Ring => "no partial result",
+            Collective::Channel(_) => "anything",
         }
     }
 }

@@ -39,6 +39,14 @@ impl Backing {
         }
     }
 
+    /// Two ranks that have one GPU, if there are any.
+    pub(super) fn same_gpu(&self) -> Option<[u32; 2]> {
+        match self {
+            Backing::Host(_) => None,
+            Backing::Gpu(memory) => memory.same_gpu(),
+        }
+    }
+
     /// Whether threads of the host load and store it.
     pub(super) fn is_host(&self) -> bool {
         matches!(self, Backing::Host(_))

@@ -9,6 +9,8 @@ use maco_ranks::Error as RanksError;
 use super::control::Shared;
 use super::memory::MemoryChannel;
 use super::port::{PortChannel, Service};
+use super::proxy::Signals;
+use crate::device::Device;
 use crate::error::Error;
 
 /// Sizes of what channels share, for each pair of ranks.
@@ -181,8 +183,8 @@ impl Channels {
             }
         };
         let memory = (0..ranks).map(memory).collect();
-        let outbound = (0..ranks).map(|peer| shared.of(peer).at(map.word(rank, Word::Port) as u64)).collect();
-        let service = Service::start(shared.clone(), outbound, fifo);
+        let outbound = (0..ranks).map(|peer| (shared.of(peer).at(map.word(rank, Word::Port) as u64), 0)).collect();
+        let service = Service::start(shared.clone(), &Device::cpu(), Signals::Counted(outbound), fifo);
         // Nobody goes on alone.
         let started = service.as_ref().map(|_| &[][..]).map_err(Error::to_string);
         group.vote("start proxies", started.as_ref().map(|bytes| *bytes).map_err(String::as_str))?;

@@ -14,4 +14,5 @@ mod symmetric;
 pub use channels::{ChannelOptions, Channels};
 pub use memory::MemoryChannel;
 pub use port::PortChannel;
+pub(crate) use port::Service;
 pub use symmetric::{SymmetricBuffer, SymmetricMemory, SymmetricPlace, SymmetricTable};

@@ -10,76 +10,144 @@ use maco_ranks::Error as RanksError;
 
 use super::channels::Own;
 use super::control::Shared;
-use super::proxy::Proxy;
+use super::proxy::{Proxy, Signals};
 use super::symmetric::SymmetricPlace;
+use crate::device::Device;
 use crate::error::Error;
+use crate::gpu::{CopyEngine, TriggerMemory};
 
 /// What producers and proxy share, at 16-byte boundaries.
 #[repr(C, align(16))]
 #[derive(Default)]
 struct Place16([AtomicU64; 2]);
 
-/// Triggers and the words beside them.
+/// Triggers and the words beside them, of threads.
 #[derive(Default)]
-pub(super) struct Fifo {
+pub(super) struct HostFifo {
     ring: Box<[Place16]>,
     head: AtomicU32,
     /// Taken, and completed.
     progress: [AtomicU32; 2],
 }
 
-/// The proxy of a rank. It ends with the last channel, when it has done what was handed to it.
-pub(super) struct Service {
+/// Where triggers are.
+enum Fifo {
+    Host(HostFifo),
+    Gpu(TriggerMemory),
+}
+
+impl Fifo {
+    /// Ring, and progress.
+    fn places(&self) -> (*mut u64, *mut u32) {
+        match self {
+            Fifo::Host(fifo) => (fifo.ring.as_ptr().cast_mut().cast(), fifo.progress.as_ptr().cast_mut().cast()),
+            Fifo::Gpu(fifo) => (fifo.ring(), fifo.progress()),
+        }
+    }
+}
+
+/// The proxy of a rank. It ends with the last channel, or the plan, when it has done what was handed to it.
+pub(crate) struct Service {
+    shared: Arc<Shared>,
     fifo: Arc<Fifo>,
+    size: u32,
+    engine: Option<Arc<CopyEngine>>,
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Service {
-    /// `outbound` are the words of all ranks that this one's proxy stores.
-    pub(super) fn start(shared: Arc<Shared>, outbound: Vec<Peer<u32>>, triggers: u32) -> Result<Service, Error> {
-        let ring = (0..triggers).map(|_| Place16::default()).collect();
-        let fifo = Arc::new(Fifo { ring, ..Fifo::default() });
-        let ending = Arc::new(AtomicBool::new(false));
+    /// A thread that does what is pushed, of which so many may wait.
+    pub(super) fn start(shared: Arc<Shared>, device: &Device, signals: Signals, size: u32) -> Result<Service, Error> {
+        let fifo = match device.context() {
+            Some(context) => Fifo::Gpu(TriggerMemory::new(context, size)?),
+            None => Fifo::Host(HostFifo { ring: (0..size).map(|_| Place16::default()).collect(), ..HostFifo::default() }),
+        };
+        let engine = device.context().map(|context| CopyEngine::new(context).map(Arc::new)).transpose()?;
+        let mut service = Service { shared, fifo: Arc::new(fifo), size, engine, ending: Arc::default(), thread: None };
+        service.begin(signals)?;
+        Ok(service)
+    }
+
+    /// Starts the thread, of a FIFO through which nothing has gone.
+    fn begin(&mut self, signals: Signals) -> Result<(), Error> {
+        let (shared, fifo, engine) = (self.shared.clone(), self.fifo.clone(), self.engine.clone());
+        let (ring, progress) = fifo.places();
         // SAFETY: the ring has room for so many triggers; it and the words are in `fifo`, which the proxy holds.
-        let consumer = unsafe { FifoConsumer::new(fifo.ring.as_ptr().cast(), fifo.progress.as_ptr().cast_mut().cast(), triggers) };
-        let (rank, held, end) = (shared.group().rank(), fifo.clone(), ending.clone());
+        let consumer = unsafe { FifoConsumer::new(ring, progress, self.size) };
+        let (rank, end) = (shared.group().rank(), self.ending.clone());
         let run = move || {
-            let _held = held;
-            Proxy::new(shared, consumer, outbound).run(|| end.load(Ordering::Acquire));
+            let _held = fifo;
+            Proxy::new(shared, consumer, signals, engine).run(|| end.load(Ordering::Acquire));
         };
         let thread = Builder::new().name(format!("maco proxy {rank}")).spawn(run).map_err(|why| RanksError::Meeting {
             what: format!("the proxy of rank {rank} could not be started").into(),
             why: why.to_string().into(),
             help: "see the limits of this process: threads",
         })?;
-        Ok(Service { fifo, ending, thread: Some(thread) })
+        self.thread = Some(thread);
+        Ok(())
     }
 
-    /// Where the executors of this rank push.
-    fn producer(&self, rank: u32) -> FifoProducer {
-        let fifo = &*self.fifo;
-        // SAFETY: the other end of `start`; all is in `fifo`, which each channel holds by its service, and only used by atomics.
-        unsafe {
-            let ring = Peer::new(fifo.ring.as_ptr().cast_mut().cast());
-            FifoProducer::new(ring, fifo.head.as_ptr(), fifo.progress.as_ptr().cast(), fifo.ring.len() as u32, rank)
+    /// Returns when the thread has done what was handed to it, and ended.
+    pub(crate) fn stop(&mut self) {
+        if let Some(engine) = &self.engine {
+            // Tasks of a launch that still runs hand over more. A GPU that does not end is lost, and hands over nothing.
+            let _ = engine.settle();
         }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             // What it may have panicked of stops the ranks by their deadline.
             let _ = thread.join();
         }
     }
+
+    /// Begins anew behind [`Service::stop`], for tasks of a plan of which none runs.
+    pub(crate) fn again(&mut self) -> Result<(), Error> {
+        match &*self.fifo {
+            Fifo::Host(HostFifo { ring, head, progress }) => {
+                ring.iter().flat_map(|place| &place.0).for_each(|word| word.store(0, Ordering::Relaxed));
+                [head].into_iter().chain(progress).for_each(|word| word.store(0, Ordering::Relaxed));
+            }
+            Fifo::Gpu(fifo) => fifo.clear()?,
+        }
+        self.ending.store(false, Ordering::Release);
+        self.begin(Signals::Behind)
+    }
+
+    /// The same for tasks.
+    pub(crate) fn table(&self, rank: u32) -> Result<maco_abi::Fifo, Error> {
+        let (ring, progress) = self.fifo.places();
+        match &*self.fifo {
+            Fifo::Host(fifo) => {
+                let [ring, head, progress] = [ring as u64, fifo.head.as_ptr() as u64, progress as u64];
+                Ok(maco_abi::Fifo { ring, head, progress, size: self.size, rank })
+            }
+            Fifo::Gpu(fifo) => fifo.table(rank),
+        }
+    }
+
+    /// Where the executors of this rank push.
+    fn producer(&self, rank: u32) -> FifoProducer {
+        let (ring, progress) = self.fifo.places();
+        let head = match &*self.fifo {
+            Fifo::Host(fifo) => fifo.head.as_ptr(),
+            Fifo::Gpu(_) => unreachable!("channels of threads are of CPU ranks"),
+        };
+        // SAFETY: the other end of `start`; all is in `fifo`, which each channel holds by its service, and only used by atomics.
+        unsafe { FifoProducer::new(Peer::new(ring), head, progress, self.size, rank) }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Service({} triggers)", self.fifo.ring.len())
+        write!(f, "Service({} triggers)", self.size)
     }
 }
 

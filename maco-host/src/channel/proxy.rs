@@ -1,26 +1,41 @@
-//! The proxy of a CPU rank: takes triggers out of the FIFO, copies, signals. With GPUs it drives copy engines instead.
+//! The proxy of a rank: takes triggers out of the FIFO, copies, signals. Of a GPU it has copy engines copy.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use maco_device::channel::{FifoConsumer, Operation, Peer, Trigger, Waiting};
+use maco_device::channel::{FifoConsumer, Operation, Peer, System, Trigger, Waiting};
 
 use super::control::Shared;
+use crate::gpu::CopyEngine;
 
 /// Looks in vain before the thread sleeps between two of them: at first it is worth to be quick.
 const EAGER: u32 = 2000;
 const REST: Duration = Duration::from_micros(50);
 
+/// Most triggers whose copies are queued at once.
+const TOGETHER: u32 = 64;
+
 pub(super) struct Proxy {
     shared: Arc<Shared>,
     fifo: FifoConsumer,
+    signals: Signals,
+    /// Between GPUs: what copies.
+    engine: Option<Arc<CopyEngine>>,
+    /// Triggers whose copies are queued.
+    queued: u32,
+}
+
+/// Where a proxy signals.
+pub(super) enum Signals {
     /// The word of each rank that this proxy stores, and how often it has.
-    signals: Vec<(Peer<u32>, u32)>,
+    Counted(Vec<(Peer<u32>, u32)>),
+    /// Behind what it copies: what it finds behind the source.
+    Behind,
 }
 
 impl Proxy {
-    pub(super) fn new(shared: Arc<Shared>, fifo: FifoConsumer, outbound: Vec<Peer<u32>>) -> Proxy {
-        Proxy { shared, fifo, signals: outbound.into_iter().map(|word| (word, 0)).collect() }
+    pub(super) fn new(shared: Arc<Shared>, fifo: FifoConsumer, signals: Signals, engine: Option<Arc<CopyEngine>>) -> Proxy {
+        Proxy { shared, fifo, signals, engine, queued: 0 }
     }
 
     /// Until it should end and nothing is left to do, or it was handed what it cannot do.
@@ -32,7 +47,14 @@ impl Proxy {
             // Before the look: what was handed over before the end is done.
             let last = ending();
             // SAFETY: the other end of this rank's FIFO, which the caller holds.
-            let Some(trigger) = (unsafe { self.fifo.take(&system) }) else {
+            let trigger = if self.queued < TOGETHER { unsafe { self.fifo.take(&system) } } else { None };
+            let Some(trigger) = trigger else {
+                if self.queued > 0 {
+                    if !self.finish(&system) {
+                        return;
+                    }
+                    continue;
+                }
                 if last {
                     return;
                 }
@@ -48,32 +70,71 @@ impl Proxy {
             if !self.perform(&system, trigger) {
                 return;
             }
-            // SAFETY: as above.
-            unsafe { self.fifo.complete(&system) };
+            self.queued += 1;
+            if self.engine.is_none() && !self.finish(&system) {
+                return;
+            }
         }
     }
 
+    /// Says that what was performed is completed, when it is; false if the GPU does not go on.
+    fn finish(&mut self, system: &impl System) -> bool {
+        if self.engine.as_ref().is_some_and(|engine| engine.finish().is_err()) {
+            return false;
+        }
+        for _ in 0..std::mem::take(&mut self.queued) {
+            // SAFETY: the other end of this rank's FIFO, which the caller of `run` holds; so many were taken.
+            unsafe { self.fifo.complete(system) };
+        }
+        true
+    }
+
     /// False if it is outside of the memory: nothing goes on then.
-    fn perform(&mut self, system: &impl maco_device::channel::System, trigger: Trigger) -> bool {
+    fn perform(&mut self, system: &impl System, trigger: Trigger) -> bool {
         let size = self.shared.arena.bytes() as u64;
-        let inside = |offset: u64| offset.checked_add(trigger.bytes.into()).is_some_and(|end| end <= size);
-        let signal = self.signals.get_mut(trigger.channel as usize).filter(|_| inside(trigger.from) && inside(trigger.to));
-        let Some((word, sent)) = signal else {
+        let word = if matches!(self.signals, Signals::Behind) { size_of::<u32>() as u64 } else { 0 };
+        let inside = |offset: u64| offset.checked_add(u64::from(trigger.bytes) + word).is_some_and(|end| end <= size);
+        // Words are aligned.
+        let apart = word == 0 || (trigger.from | trigger.to | u64::from(trigger.bytes)).is_multiple_of(word);
+        if trigger.channel >= self.shared.group().ranks() || !inside(trigger.from) || !inside(trigger.to) || !apart {
             let waiting = Waiting { operation: Operation::Trigger, peer: trigger.channel, word: u32::MAX, expected: 0 };
             // SAFETY: this rank's control block.
             unsafe { self.shared.watch().report(system, waiting, [0; 3], 0) };
             let _ = self.shared.stopped();
             return false;
-        };
+        }
+        if let Some(engine) = &self.engine {
+            let place = |rank: u32, offset: u64| self.shared.base(rank) + offset;
+            let (rank, bytes) = (self.shared.group().rank(), u64::from(trigger.bytes));
+            let mut parts = [(0, bytes, trigger.copy), (bytes, word, trigger.signal)].into_iter().filter(|part| part.2);
+            // The word behind the data is copied behind them: copies of a stream are made one after the other.
+            // SAFETY: inside the memory of both ranks, which is mapped for this GPU as long as `shared` lives; `finish` comes before it ends.
+            return parts.all(|(at, bytes, _)| unsafe {
+                engine.copy(place(trigger.channel, trigger.to + at), place(rank, trigger.from + at), bytes as usize).is_ok()
+            });
+        }
         if trigger.copy {
             let from = self.shared.own().wrapping_add(trigger.from as usize);
             // SAFETY: inside the mapped memory of both ranks; all accesses to it are atomics.
             unsafe { self.shared.of(trigger.channel).at::<u8>(trigger.to).put(system, from, trigger.bytes.into()) };
         }
         if trigger.signal {
-            *sent = sent.wrapping_add(1);
-            // SAFETY: this proxy is the word's only writer.
-            unsafe { word.publish(system, *sent) };
+            match &mut self.signals {
+                Signals::Counted(words) => {
+                    let (word, sent) = &mut words[trigger.channel as usize];
+                    *sent = sent.wrapping_add(1);
+                    // SAFETY: this proxy is the word's only writer.
+                    unsafe { word.publish(system, *sent) };
+                }
+                Signals::Behind => {
+                    let behind = |offset: u64| offset + u64::from(trigger.bytes);
+                    // SAFETY: aligned words of the mapped memory, of which this proxy is the only writer at the peer's.
+                    unsafe {
+                        let number = system.load4(self.shared.own().wrapping_add(behind(trigger.from) as usize).cast());
+                        self.shared.of(trigger.channel).at::<u32>(behind(trigger.to)).publish(system, number);
+                    }
+                }
+            }
         }
         true
     }
@@ -81,7 +142,6 @@ impl Proxy {
 
 #[cfg(test)]
 mod tests {
-    use maco_device::channel::System;
     use maco_ranks::Group;
 
     use super::*;
@@ -104,7 +164,7 @@ mod tests {
             let mut progress = [0u32; 2];
             // SAFETY: words of this thread.
             let fifo = unsafe { FifoConsumer::new(ring.as_mut_ptr(), progress.as_mut_ptr(), 1) };
-            let mut proxy = Proxy::new(shared.clone(), fifo, vec![word]);
+            let mut proxy = Proxy::new(shared.clone(), fifo, Signals::Counted(vec![(word, 0)]), None);
             assert!(proxy.perform(&shared.system(), Trigger { signal: true, ..Trigger::default() }));
             // SAFETY: mapped.
             assert_eq!(unsafe { shared.system().load4(shared.own().wrapping_add(512).cast()) }, 1);

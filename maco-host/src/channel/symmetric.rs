@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use maco_device::channel::STOPPED_BY_HOST;
+use maco_device::channel::{CpuThread, STOPPED_BY_HOST};
 use maco_ranks::{Block, Error as RanksError, Group};
 
 use super::channels::{ChannelOptions, Channels};
 use super::control::Shared;
+use super::port::Service;
+use super::proxy::Signals;
 use crate::device::Device;
 use crate::error::Error;
 
@@ -125,6 +127,26 @@ impl SymmetricMemory {
     /// MACO0099 with the wait, which from then on is the error of all ranks; MACO0100 after [`SymmetricMemory::stop`].
     pub fn check(&self) -> Result<(), Error> {
         self.0.check()
+    }
+
+    /// A thread of this rank that does what tasks of a plan hand over, of which so many may wait: it copies, and signals behind what it has copied.
+    pub(crate) fn proxy(&self, device: &Device, triggers: u32) -> Result<Service, Error> {
+        Service::start(self.0.clone(), device, Signals::Behind, triggers)
+    }
+
+    /// Two ranks that have one GPU, if there are any: the same two on all ranks.
+    pub(crate) fn same_gpu(&self) -> Option<[u32; 2]> {
+        self.0.arena.memory().same_gpu()
+    }
+
+    /// This thread as an executor.
+    pub(crate) fn system(&self) -> CpuThread<impl Fn() -> u32> {
+        self.0.system()
+    }
+
+    /// Why the ranks do not go on.
+    pub(crate) fn stopped(&self) -> Error {
+        self.0.stopped()
     }
 
     /// A part of every rank's memory, for the messages of a plan. All ranks call it.

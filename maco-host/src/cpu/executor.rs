@@ -345,7 +345,7 @@ impl Executor {
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.memory.black_box.pointer().cast::<BlackBox>().read() };
-        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(core.missing(report.task)))
+        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(core.missing(&report)))
     }
 
     /// Later launches record so much; without room for any, none do.

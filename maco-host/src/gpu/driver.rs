@@ -11,7 +11,7 @@ use crate::error::Error;
 const OLDEST: u32 = 12_040;
 
 /// The functions of the driver that MACO calls. cudarc looks for one when it is first called, and panics if it is not there.
-const FUNCTIONS: [&str; 70] = [
+const FUNCTIONS: [&str; 71] = [
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent_v2",
     "cuDeviceCanAccessPeer",
@@ -62,6 +62,7 @@ const FUNCTIONS: [&str; 70] = [
     "cuMemSetAccess",
     "cuMemUnmap",
     "cuMemcpy2DAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuMemsetD8Async",

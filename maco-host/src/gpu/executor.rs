@@ -211,7 +211,7 @@ impl Executor {
             return Err(cause.aborted(core.megakernel()));
         }
         let Some(report) = self.memory().report() else { return Ok(()) };
-        let cause = Cause::of(&report, &core.plan, true).waiting_for(core.missing(report.task));
+        let cause = Cause::of(&report, &core.plan, true).waiting_for(core.missing(&report));
         let error = cause.error(core.megakernel());
         turn.aborted = Some(cause);
         Err(error)

@@ -5,11 +5,13 @@
 mod binding;
 mod capture;
 mod context;
+mod copy_engine;
 mod driver;
 mod events;
 mod executor;
 mod graph;
 mod launch;
+mod lean;
 mod limits;
 mod memory;
 mod module;
@@ -29,7 +31,9 @@ pub use graph::CudaGraph;
 pub use stream::Stream;
 
 pub(crate) use context::Context;
+pub(crate) use copy_engine::{CopyEngine, TriggerMemory};
 pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};
+pub(crate) use lean::{LeanKernel, LeanLaunch};
 pub(crate) use memory::DeviceMemory;
 pub(crate) use module::has_no_code;
 pub(crate) use peer_memory::PeerMemory;

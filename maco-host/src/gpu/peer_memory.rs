@@ -100,6 +100,12 @@ impl PeerMemory {
         self.pieces[rank as usize].address()
     }
 
+    /// Two ranks that have one GPU, if there are any: the same two on all ranks.
+    pub(crate) fn same_gpu(&self) -> Option<[u32; 2]> {
+        let later = |first: usize| (first + 1..self.gpus.len()).find(move |&second| self.gpus[first].0.is(&self.gpus[second].0));
+        (0..self.gpus.len()).find_map(|first| Some([first as u32, later(first)? as u32]))
+    }
+
     /// Where this rank's GPU has its piece of the control blocks.
     pub(crate) fn control(&self) -> u64 {
         self.control.address()

@@ -54,6 +54,11 @@ impl Gpu {
         Gpu { uuid: *uuid, name: String::from_utf8_lossy(name).into_owned() }
     }
 
+    /// Whether it is the same GPU.
+    pub(super) fn is(&self, other: &Gpu) -> bool {
+        self.uuid == other.uuid
+    }
+
     /// Parts of a GPU have names such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
     fn is_part(&self) -> bool {
         self.name.contains(" MIG ")

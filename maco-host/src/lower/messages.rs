@@ -2,7 +2,7 @@
 
 use maco_abi::{Messages, OPERANDS, ViewEntry};
 use maco_graph::plan::Plan;
-use maco_graph::spec::{Access, Collective, Index};
+use maco_graph::spec::{Access, Channel, Collective, Index};
 
 use super::{tensor_params, too_many};
 use crate::error::Error;
@@ -21,6 +21,8 @@ pub(crate) struct PlanMessages {
     pub(crate) bytes: u64,
     /// Tiles of all.
     pub(crate) tiles: u32,
+    /// Whether a proxy copies some of them.
+    pub(crate) proxy: bool,
 }
 
 impl PlanMessages {
@@ -40,8 +42,14 @@ impl PlanMessages {
                 _ => axis.extent,
             });
             let (cols, rows) = (extents.next().unwrap_or(1), extents.next().unwrap_or(1));
-            // A word of flag with each word of data.
-            let bytes = rows * cols.next_multiple_of(BLOCK) * u64::from(element.bytes()) * 2;
+            let data = rows * cols.next_multiple_of(BLOCK) * u64::from(element.bytes());
+            let bytes = match collective {
+                Collective::Channel(Channel::Memory) => data,
+                // The signal behind it, in a line of its own.
+                Collective::Channel(Channel::Port) => data.next_multiple_of(16) + 16,
+                // A word of flag with each word of data.
+                _ => data * 2,
+            };
             let too_large = |bytes| too_many(&plan.graph, "bytes of a message", bytes, u32::MAX.into());
             let along = |axis: usize| planned.grid.get(axis).copied().unwrap_or(1);
             let messages = Messages {
@@ -50,8 +58,14 @@ impl PlanMessages {
                 tiles: planned.grid.iter().product(),
                 grid: [along(1), along(2)],
                 first: made.tiles,
-                sources: if matches!(collective, Collective::AllGather | Collective::AllToAll) { 1 } else { ranks },
+                sources: match collective {
+                    // Slots that the proxy copies to, and from.
+                    Collective::Channel(Channel::Port) => 2,
+                    Collective::AllGather | Collective::AllToAll | Collective::Channel(_) => 1,
+                    _ => ranks,
+                },
             };
+            made.proxy |= collective == Collective::Channel(Channel::Port);
             made.calls.push((*views as usize + OPERANDS - 1, messages, planned.tasks.clone()));
             made.bytes = (made.bytes + messages.total(ranks)).next_multiple_of(LINE);
             made.tiles += messages.tiles;

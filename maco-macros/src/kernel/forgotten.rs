@@ -12,9 +12,7 @@ use crate::errors::error;
 /// Reports the call of a function of the same file that lacks its attribute.
 pub fn check(path: &Path) -> syn::Result<()> {
     let Some(name) = path.segments.last() else { return Ok(()) };
-    let Some(file) = crate::file::of(&name.ident) else { return Ok(()) };
-    let named: Vec<&ItemFn> = crate::file::functions(&file.items).into_iter().filter(|function| function.sig.ident == name.ident).collect();
-    if named.is_empty() || !named.iter().all(|function| forgotten(function)) {
+    if !crate::file::of(&name.ident).is_some_and(|file| file.forgets(&name.ident)) {
         return Ok(());
     }
     let (message, help) = texts(path);
@@ -22,7 +20,7 @@ pub fn check(path: &Path) -> syn::Result<()> {
 }
 
 /// Whether parameters say what a task does to them, but nothing makes a task of the function.
-fn forgotten(function: &ItemFn) -> bool {
+pub fn is_forgotten(function: &ItemFn) -> bool {
     let attribute = |attribute: &syn::Attribute| {
         let name = attribute.path().segments.last().map(|last| last.ident.to_string());
         !matches!(name.as_deref(), Some("doc" | "allow" | "warn" | "expect" | "deny" | "inline" | "rustfmt" | "must_use"))

@@ -6,7 +6,7 @@ mod callee;
 mod check;
 mod constant;
 mod emit;
-mod forgotten;
+pub mod forgotten;
 mod module;
 mod parse;
 mod value;

@@ -207,6 +207,20 @@ fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
 /// Where a tensor of a collective has a plane for each rank, its first index says so.
 fn rank_planes(task: &Task<'_>, errors: &mut Errors) {
     let Some((collective, planes)) = collective(task).and_then(|collective| Some((collective, collective.planes()?))) else { return };
+    let mut results = task.tensors().filter(|tensor| tensor.access.writes());
+    if let Collective::Channel(channel) = collective {
+        // Slots are of its size.
+        let results = [results.next(), results.next()];
+        if !matches!(results, [Some(TensorParam { access: Access::Write, .. }), None]) {
+            let at = results
+                .into_iter()
+                .flatten()
+                .last()
+                .map_or_else(|| task.function.signature.ident.to_token_stream(), |tensor| tensor.attribute.to_token_stream());
+            let message = format!("a body over {} has one result, which holds what comes", channel.words());
+            errors.push(Code::Operations, &at, message, "give it one `#[write(r, i, j)]` parameter, and no `#[update(..)]`");
+        }
+    }
     for tensor in task.tensors() {
         let (what, good) = match (planes, tensor.access) {
             (Planes::Result, Access::Read) | (Planes::Input, Access::Write | Access::Update | Access::Reduce) => continue,

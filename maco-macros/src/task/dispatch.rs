@@ -245,7 +245,7 @@ fn body(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream) -> Toke
             #[allow(clippy::too_many_arguments)]
             fn __body #head (#cta: #lent #p::Cta<'_, #kind, __R, __T>, #(#params),*) #output {
                 #[allow(unused_imports)]
-                use #p::{Collectives as _, Operations as _};
+                use #p::{Channels as _, Collectives as _, Operations as _};
                 // What the last operation returns is of no use here.
                 let _ = #user;
                 #result

@@ -102,13 +102,18 @@ impl Helper<'_> {
         let result = tensors.iter().find(|(tensor, _)| tensor.access.writes()).and_then(|(tensor, _)| tensor.region.last());
         self.result = result.and_then(Index::name).cloned();
         let types: Vec<[TokenStream; 2]> = tensors.iter().map(|(tensor, written)| self.tile(tensor, *written, errors)).collect();
+        let mut taken = TokenStream::new();
         let inputs = params.iter().map(|(n, other)| match n {
             Some(n) => {
                 let (Pat::Ident(pattern), [ty, _]) = (&tensors[*n].0.pattern, &types[*n]) else { return other.clone() };
-                quote! { #pattern: #ty }
+                let name = &pattern.ident;
+                // Not the tile itself: of what does not fit, rustc then says which part.
+                taken.extend(quote! { let #pattern = #p::given::Given::<#ty>::given(#name); });
+                quote! { #name: impl #p::given::Given<#ty> }
             }
             None => other.clone(),
         });
+        let inputs: Vec<TokenStream> = inputs.collect();
         let returned: Vec<&TokenStream> =
             tensors.iter().zip(&types).filter(|((tensor, _), _)| tensor.access == Access::Write).map(|(_, [_, after])| after).collect();
         let cta_name = match cta {
@@ -167,7 +172,8 @@ impl Helper<'_> {
                 #(const #results: usize,)*
             >(#cta: #lent #p::Cta<'_, #k, #r, #t>, #(#inputs),*) #output #clause {
                 #[allow(unused_imports)]
-                use #p::{Collectives as _, Operations as _};
+                use #p::{Channels as _, Collectives as _, Operations as _};
+                #taken
                 #body
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use maco_graph::spec::{Access, Code, Collective, Reduction};
+use maco_graph::spec::{Access, Channel, Code, Collective, Reduction};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 
@@ -33,9 +33,17 @@ pub enum RowsForm {
     RmsNorm { x: u8, weight: u8, y: u8, epsilon: u8 },
 }
 
-/// Kinds that a signature can say, and whether a body of it has several operations: then it takes `&mut Cta`.
+/// Kinds that the signature of a helper can say, and whether a body of it has several operations: then it takes `&mut Cta`.
 pub const STATED: [(&str, bool); 6] =
     [("Gemm", true), ("Gemv", false), ("Tiles", true), ("Rows", false), ("Columns", false), ("Indexed", false)];
+
+/// The kinds of bodies over a channel, which only a task's signature can say.
+const CHANNELS: [(&str, bool); 3] = [("MemoryChannel", false), ("PacketChannel", false), ("PortChannel", false)];
+
+/// The kind of this name that a task's signature can say.
+pub fn stated(name: &Ident) -> Option<(&'static str, bool)> {
+    STATED.into_iter().chain(CHANNELS).find(|(known, _)| name == known)
+}
 
 impl Kind {
     /// Whether the body is threads' own, and `unsafe`.
@@ -57,6 +65,11 @@ impl Kind {
             Kind::Rows(_) => "Rows",
             Kind::Columns { .. } => "Columns",
             Kind::Indexed => "Indexed",
+            Kind::Collective(Collective::Channel(channel)) => match channel {
+                Channel::Memory => "MemoryChannel",
+                Channel::Packet => "PacketChannel",
+                Channel::Port => "PortChannel",
+            },
             Kind::Collective(_) => "Collective",
             Kind::Simt { .. } => "Simt",
             Kind::Warp { .. } => "Warp",
@@ -97,14 +110,15 @@ impl Kind {
             Kind::Columns { operand } => quote! { Columns { operand: #operand } },
             Kind::Indexed => quote! { Indexed },
             Kind::Collective(collective) => {
-                // Its name, or with a reduction `AllReduce(Sum)`.
+                // Its name, or with a reduction or a channel `AllReduce(Sum)`.
                 let text = format!("{collective:?}");
                 let ident = |name: &str| Ident::new(name, proc_macro2::Span::call_site());
                 let collective = match text.trim_end_matches(')').split_once('(') {
                     None => ident(&text).to_token_stream(),
-                    Some((name, reduction)) => {
-                        let (name, reduction) = (ident(name), ident(reduction));
-                        quote! { #name(#p::spec::Reduction::#reduction) }
+                    Some((name, of)) => {
+                        let ty = if name == "Channel" { "Channel" } else { "Reduction" };
+                        let [name, ty, of] = [name, ty, of].map(ident);
+                        quote! { #name(#p::spec::#ty::#of) }
                     }
                 };
                 quote! { Collective(#p::spec::Collective::#collective) }
@@ -126,6 +140,9 @@ pub fn of(task: &Task<'_>, body: &Body, errors: &mut Errors) -> Kind {
             Some(_) => Kind::Warp { cpu, early_start },
             None => Kind::Simt { cpu, early_start, shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes) },
         };
+    }
+    if let Some(channel) = channel(task) {
+        return Kind::Collective(Collective::Channel(channel));
     }
     let looks = looks(task, body);
     let Some(stated) = &task.kind else { return looks.unwrap_or_else(|| missing_operand_b(task, errors)) };
@@ -151,10 +168,18 @@ pub fn of(task: &Task<'_>, body: &Body, errors: &mut Errors) -> Kind {
 
 /// What ranks do together in it, if the body is that.
 pub fn collective(task: &Task<'_>) -> Option<Collective> {
+    if let Some(channel) = channel(task) {
+        return Some(Collective::Channel(channel));
+    }
     match one_operation(task, &Body::read(task.function.body.stream(), task.cta_name()))? {
         Kind::Collective(collective) => Some(collective),
         _ => None,
     }
+}
+
+/// The channel that its signature says.
+fn channel(task: &Task<'_>) -> Option<Channel> {
+    Channel::named(&task.kind.as_ref()?.to_string())
 }
 
 fn missing_operand_b(task: &Task<'_>, errors: &mut Errors) -> Kind {

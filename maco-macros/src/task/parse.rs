@@ -5,7 +5,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::{Attribute, FnArg, GenericArgument, Meta, Pat, PatType, PathArguments, PathSegment, Type};
 
-use super::kind::STATED;
+use super::kind::stated;
 use super::region::{Index, region};
 use crate::attribute::{Arguments, BoxArgument, scalar_variant};
 use crate::errors::{Errors, error};
@@ -128,7 +128,7 @@ pub fn cta(ty: &Type) -> Option<Cta<'_>> {
 impl Cta<'_> {
     /// The kind that it says.
     fn stated(&self, errors: &mut Errors) -> Option<Ident> {
-        let kinds = "a kind is `Gemm` or `Tiles` of a body with several operations, `cta: &mut Cta<Gemm>`, and `Gemv`, `Rows`, `Columns` or `Indexed` of one that is one operation, `cta: Cta<Rows>`";
+        let kinds = "a kind is `Gemm` or `Tiles` of a body with several operations, `cta: &mut Cta<Gemm>`, and `Gemv`, `Rows`, `Columns`, `Indexed`, `MemoryChannel`, `PacketChannel` or `PortChannel` of one that is one operation, `cta: Cta<Rows>`";
         let name = match &self.last.arguments {
             PathArguments::None => {
                 if !self.borrowed {
@@ -142,12 +142,11 @@ impl Cta<'_> {
             },
             _ => None,
         };
-        let known = name.as_ref().and_then(|name| STATED.iter().find(|(known, _)| name == known));
-        let Some((known, several)) = known else {
+        let Some((known, several)) = name.as_ref().and_then(stated) else {
             errors.push(Code::Signature, &self.last.arguments, "this is not a kind of body", kinds);
             return None;
         };
-        if *several != self.borrowed {
+        if several != self.borrowed {
             let (what, write) = match several {
                 true => ("has several operations", format!("`&mut Cta<{known}>`")),
                 false => ("is one operation, which takes its `Cta`", format!("`Cta<{known}>`")),

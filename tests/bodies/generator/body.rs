@@ -32,6 +32,10 @@ pub struct Body<'a> {
     pub lines: Vec<String>,
     /// The same on whole planes.
     pub reference: Vec<String>,
+    /// What its signature says of `cta`.
+    pub cta: &'static str,
+    /// A function that it calls.
+    pub helper: String,
     /// Whether it takes the number `by`.
     pub scalar: bool,
     /// What it writes may be large.
@@ -59,6 +63,8 @@ impl<'a> Body<'a> {
             values: Vec::new(),
             lines: Vec::new(),
             reference: Vec::new(),
+            cta: "&mut Cta",
+            helper: String::new(),
             scalar: false,
             large: false,
             count: 0,
@@ -83,7 +89,7 @@ impl<'a> Body<'a> {
         MOST - self.params.len().min(MOST)
     }
 
-    fn fresh(&mut self, letter: char) -> String {
+    pub fn fresh(&mut self, letter: char) -> String {
         self.count += 1;
         format!("{letter}{}", self.count - 1)
     }
@@ -363,7 +369,7 @@ impl<'a> Body<'a> {
         }
         let names = |dimension: &str| self.params.iter().any(|param| param.shape.iter().any(|size| size == dimension));
         let equal = if self.equal && names("M") && names("N") { ", where M == N" } else { "" };
-        let mut text = format!("#[maco::task(tile({tile}){equal})]\npub fn {}(\n    cta: &mut Cta,\n", self.name);
+        let mut text = format!("{}#[maco::task(tile({tile}){equal})]\npub fn {}(\n    cta: {},\n", self.helper, self.name, self.cta);
         for param in &self.params {
             let _ = writeln!(text, "    {}{}", param.text(), if param.wrong { WRONG } else { "" });
         }

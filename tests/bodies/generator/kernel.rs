@@ -58,7 +58,8 @@ impl Task {
             planes: body.planes,
             equal: body.equal,
             large: body.large,
-            splits: body.lines.iter().any(|line| line.starts_with("cta.store(")),
+            // Neither grids of three axes nor helpers do.
+            splits: !body.planes && body.lines.iter().any(|line| line.starts_with("cta.store(")),
         }
     }
 }
@@ -278,6 +279,11 @@ pub fn right(rng: &mut Rng, seed: u64, name: &str, made: &mut Made) {
         assert!(body.one(operation), "there is room for the first");
         if !operation.is_alone() {
             body.operations(count);
+        }
+        // By numbers of its own: which operations there are does not depend on it.
+        let mut own = Rng::new(seed, 2000 + number as u64);
+        if own.one_of(2) {
+            body.outline(&mut own);
         }
         made.kernels += &format!("\n{}", body.task());
         made.checks += &format!("\n{}", body.function());

@@ -7,6 +7,7 @@
 mod body;
 mod element;
 mod fault;
+mod helper;
 mod indexed;
 mod kernel;
 mod operations;
@@ -79,6 +80,7 @@ fn larger(a: f32, b: f32) -> f32 {
 ";
 
 /// SplitMix64 (Steele et al., 2014).
+#[derive(Clone)]
 pub struct Rng(u64);
 
 impl Rng {

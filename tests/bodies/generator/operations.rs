@@ -1,6 +1,6 @@
 //! What right bodies call on their `cta`, and the operations that go element by element.
 //!
-//! Kinds of bodies are a place for another module beside `rows`, `indexed` and `product`: helpers that take `cta` belong to one.
+//! Kinds of bodies are a place for another module beside `rows`, `indexed` and `product`; helpers that take `cta` are in `helper.rs`.
 
 use super::body::{Body, NAMES, fill};
 use super::element::Element;

@@ -136,6 +136,28 @@ pub fn mlp(x: In<bf16, M, K>, up: In<bf16, H, K>, b: In<bf16, H>, down: In<bf16,
     linear(h, down, y).tile(64, 128).split_k(2);
 }
 
+/// Plane r of y is this rank's plane of the `x` of rank r.
+#[maco::task(tile(r = 1, i = 8 | 64, j = 256))]
+pub fn exchange(cta: Cta<MemoryChannel>, #[read(r, i, j)] x: Tensor<f32, R, M, N>, #[write(r, i, j)] y: Tensor<f32, R, M, N>) {
+    let stored = cta.put(x); // in the slot of rank r's task for this rank
+    let told = stored.signal(); // rank r may read it
+    let come = told.wait(); // rank r's tile for this rank is here
+    come.receive(y)
+}
+
+/// The same, by a proxy.
+#[maco::task(tile(r = 1, i = 8 | 64, j = 256))]
+pub fn by_proxy(cta: Cta<PortChannel>, #[read(r, i, j)] x: Tensor<f32, R, M, N>, #[write(r, i, j)] y: Tensor<f32, R, M, N>) {
+    cta.put_with_signal(x).wait().receive(y)
+}
+
+#[maco::megakernel]
+pub fn exchanged(#[shard(0)] x: In<f32, R, M, N>, #[shard(0)] y: Out<f32, R, M, N>) {
+    let come = temp::<f32, R, M, N>().shard(0);
+    exchange(x, come);
+    by_proxy(come, y); // back again
+}
+
 /// Calls of the tasks that are left: one of each.
 #[maco::megakernel]
 pub fn others(

@@ -1,9 +1,9 @@
 //! What docs/guide/ranks.md shows.
 use std::sync::atomic::Ordering;
 
-use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, bf16};
+use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, Reduce, bf16};
 
-use crate::language::{layers, row_parallel};
+use crate::language::{exchanged, layers, row_parallel};
 
 /// What every rank does; also one rank alone.
 pub fn step(ranks: &Communicator) -> Result<Vec<f32>, Error> {
@@ -46,6 +46,30 @@ pub fn row_parallel_on(ranks: &Communicator) -> Result<Vec<bf16>, Error> {
     let plan = row_parallel::plan_with(&device, row_parallel::Dims { M: 16, N: 32, K: 64 / count }, &options)?;
     plan.run(&x, &w, &mut y)?; // x and w are this rank's columns; y is the same on all ranks
     y.download()
+}
+
+/// An exchange over a memory channel, and back over a port channel: what each rank had.
+pub fn exchanged_on(ranks: &Communicator) -> Result<(Vec<f32>, Vec<f32>), Error> {
+    let device = Device::cpu_with(2);
+    let options = PlanOptions::new().communicator(ranks.clone());
+    let count = u64::from(ranks.ranks());
+    let own: Vec<f32> = (0..count * 20 * 300).map(|at| (u64::from(ranks.rank()) << 20 | at) as f32).collect();
+    let x = device.upload(&own, [count, 20, 300])?;
+    let mut y = device.zeros([count, 20, 300])?;
+    let plan = exchanged::plan_with(&device, exchanged::Dims { R: count, M: 20, N: 300 }, &options)?;
+    plan.run(&x, &mut y)?;
+    Ok((own, y.download()?))
+}
+
+/// Collectives without a megakernel: a mean of maxima of sums.
+pub fn collectives(ranks: &Communicator) -> Result<Vec<f32>, Error> {
+    let device = Device::cpu();
+    let mut x = device.upload(&[1.0f32, 2.0, 3.0], [3])?;
+    ranks.all_reduce(&mut x)?; // the sum over all ranks, the same bits on each
+    ranks.all_reduce_by(&mut x, Reduce::Max)?;
+    let begun = ranks.all_reduce_async(x, Reduce::Mean)?; // goes on beside this thread
+    let x = begun.wait()?; // the tensor comes back
+    x.download()
 }
 
 /// Each rank sends a number to the next one.

@@ -4,13 +4,17 @@
 //! `loom` lets no load see a store that comes later, so that a load before a credit needs a clock to be noticed.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering as HostOrdering};
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use maco_device::channel::{Control, Peer, Semaphore, System, Watch};
+use loom::sync::{Condvar, Mutex};
+use maco_abi::Ranks;
+use maco_device::channel::{Control, Peer, RankView, Semaphore, System, Wait, Watch, packet, packet_data};
+
+pub use crate::channel_order::{Layout, RANK, Role, place};
+use crate::channel_order::{Order, WORDS};
 
 /// One thing left out of what channels rely on. A model must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,140 +37,20 @@ pub enum Lack {
     TornStop,
     /// Drawing a ticket is a load and a store.
     TornTicket,
-}
-
-/// What a word is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Signals that data is there.
-    Signal,
-    /// Signals that data was taken.
-    Credit,
-    /// Triggers taken by the proxy.
-    Taken,
-    /// Triggers completed.
-    Completed,
-    /// The report is there.
-    Complete,
-    /// Copied: an access that is in no order with another one is an error.
-    Data,
-    /// Says itself that it is there.
-    Packet,
-}
-
-/// Words of a rank's memory.
-pub const RANK: usize = 64;
-/// Words of everything.
-pub const WORDS: usize = 3 * RANK;
-const THREADS: usize = 4;
-/// Stores before this number are what words begin with.
-const FIRST: u64 = 3;
-
-/// Where words of a rank's memory are.
-pub mod place {
-    /// [`super::Role::Signal`].
-    pub const SIGNAL: usize = 0;
-    /// [`super::Role::Credit`].
-    pub const CREDIT: usize = 1;
-    /// Taken, and completed.
-    pub const PROGRESS: usize = 2;
-    /// A ring of two triggers.
-    pub const RING: usize = 4;
-    /// [`super::Control`].
-    pub const CONTROL: usize = 16;
-    /// [`super::Role::Data`].
-    pub const DATA: usize = 32;
-    /// Two slots of two packets.
-    pub const PACKETS: usize = 48;
-}
-
-fn role(word: usize) -> Role {
-    match word % RANK {
-        place::SIGNAL => Role::Signal,
-        place::CREDIT => Role::Credit,
-        2 => Role::Taken,
-        3 => Role::Completed,
-        at if (place::CONTROL..place::CONTROL + 2).contains(&at) => Role::Complete,
-        at if (place::CONTROL..place::PACKETS).contains(&at) => Role::Data,
-        _ => Role::Packet,
-    }
-}
-
-#[derive(Clone, Copy, Default)]
-struct Clock([u32; THREADS]);
-
-impl Clock {
-    fn join(&mut self, other: Clock) {
-        for (mine, other) in self.0.iter_mut().zip(other.0) {
-            *mine = other.max(*mine);
-        }
-    }
-
-    fn contains(&self, other: Clock) -> bool {
-        self.0.iter().zip(other.0).all(|(&mine, other)| mine >= other)
-    }
-}
-
-#[derive(Clone, Copy, Default)]
-struct Thread {
-    now: Clock,
-    released: Clock,
-    seen: Clock,
-}
-
-/// Accesses to a word.
-#[derive(Clone, Copy, Default)]
-struct Accesses {
-    written: Clock,
-    read: Clock,
-}
-
-#[derive(Default)]
-struct Order {
-    threads: [Thread; THREADS],
-    /// Every store, by the number that is in the word: its value, and what a load gets from who stored it.
-    stores: Vec<(u64, Clock)>,
-    accesses: HashMap<usize, Accesses>,
-    /// What a thread has read of a packet last.
-    known: HashMap<(usize, usize), u64>,
-    published: HashMap<usize, u32>,
-    reports: u32,
-    /// Slots of packets are read before they are stored anew because the store depends on it.
-    dependent: bool,
-}
-
-impl Order {
-    fn moment(&self, thread: usize) -> Clock {
-        let mut clock = Clock::default();
-        clock.0[thread] = self.threads[thread].now.0[thread];
-        clock
-    }
-
-    fn read(&mut self, thread: usize, word: usize, number: u64) {
-        let (now, moment) = (self.threads[thread].now, self.moment(thread));
-        let accesses = self.accesses.entry(word).or_default();
-        match role(word) {
-            Role::Data => assert!(now.contains(accesses.written), "word {word} is read in no order with its write"),
-            // Polls of what is known already are in vain.
-            Role::Packet if self.known.insert((thread, word), number) == Some(number) || number < FIRST => return,
-            _ => {}
-        }
-        accesses.read.join(moment);
-    }
-
-    fn write(&mut self, thread: usize, word: usize) {
-        let (now, moment) = (self.threads[thread].now, self.moment(thread));
-        let accesses = self.accesses.entry(word).or_default();
-        if role(word) == Role::Data || role(word) == Role::Packet && !self.dependent {
-            assert!(now.contains(accesses.read), "word {word} is stored in no order with an earlier read");
-        }
-        // A packet that was read is older than a store that the read comes before: coherence orders the two.
-        if role(word) == Role::Data {
-            assert!(now.contains(accesses.written), "word {word} is stored in no order with an earlier store");
-        }
-        *accesses = Accesses { written: moment, read: Clock::default() };
-        self.threads[thread].now.0[thread] += 1;
-    }
+    /// The two places of a message are one.
+    OnePlace,
+    /// The flag of a message is that of the one before.
+    SameFlag,
+    /// A rank's own words of this kind are not stored.
+    Uncounted(Role),
+    /// Lanes of a rank do not meet before its messages end.
+    Meet,
+    /// Credits are given before the message is read.
+    EarlyCredit,
+    /// Messages that nobody answers have the number of their launch.
+    ByLaunch,
+    /// All launches have the same number.
+    SameLaunch,
 }
 
 #[repr(C, align(128))]
@@ -176,38 +60,60 @@ struct Memory([UnsafeCell<u32>; WORDS]);
 pub struct World {
     /// Its addresses are those of the words.
     memory: Box<Memory>,
-    words: Vec<AtomicU64>,
+    /// Those that a model uses: each one more makes all interleavings longer.
+    words: Vec<Option<AtomicU64>>,
     ticket: AtomicU32,
     own: [UnsafeCell<u32>; 64],
     order: RefCell<Order>,
     lack: Option<Lack>,
     stores: Cell<usize>,
-    deadline_ns: u64,
+    setting: Setting,
+    /// Where the memory of each rank is.
+    bases: Box<[u64; WORDS / RANK]>,
+    /// How often lanes have come to a meeting.
+    come: Mutex<u32>,
+    meeting: Condvar,
+}
+
+/// What a model begins with.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// What words are for.
+    pub layout: Layout,
+    /// Semaphores and their ends, and messages, begin with this number.
+    pub start: u32,
+    /// The flags that the messages before have left in either place.
+    pub left: [u32; 2],
+    /// How long waits last.
+    pub deadline_ns: u64,
 }
 
 impl World {
-    /// Semaphores and their ends begin with `start`.
-    fn new(lack: Option<Lack>, start: u32, deadline_ns: u64) -> World {
-        let stores = [0, start.into(), u64::from(start) << 32].map(|value| (value, Clock::default()));
-        let mut order = Order { stores: stores.into(), ..Order::default() };
-        for (number, thread) in order.threads.iter_mut().enumerate() {
-            thread.now.0[number] = 1;
-        }
-        let first = |word| match role(word) {
+    fn new(lack: Option<Lack>, setting: Setting) -> World {
+        let Setting { layout, start, left, .. } = setting;
+        let [first_place, second_place] = left.map(|flag| packet(77, flag));
+        let stores = [0, start.into(), u64::from(start) << 32, first_place, second_place];
+        let first = |word| match layout.role(word) {
             Role::Signal | Role::Credit => 1,
             // What an earlier message has left.
+            Role::Packet if layout.slot(word).is_some() => 3 + layout.slot(word).unwrap_or(0) as u64,
             Role::Packet if word % RANK >= place::PACKETS => 2,
             _ => 0,
         };
+        let counted = |word| if matches!(layout.role(word), Role::Sent | Role::Received) { start } else { 0 };
+        let memory = Box::new(Memory(std::array::from_fn(|word| UnsafeCell::new(counted(word)))));
         World {
-            memory: Box::new(Memory([const { UnsafeCell::new(0) }; WORDS])),
-            words: (0..WORDS).map(|word| AtomicU64::new(first(word))).collect(),
+            bases: Box::new(std::array::from_fn(|rank| memory.0[rank * RANK].get() as u64)),
+            memory,
+            words: (0..WORDS).map(|word| layout.is_shared(word).then(|| AtomicU64::new(first(word)))).collect(),
             ticket: AtomicU32::new(0),
             own: [const { 0 }; 64].map(|_: u32| UnsafeCell::new(start)),
-            order: RefCell::new(order),
+            order: RefCell::new(Order::new(layout, stores)),
             lack,
             stores: Cell::new(0),
-            deadline_ns,
+            setting,
+            come: Mutex::new(0),
+            meeting: Condvar::new(),
         }
     }
 
@@ -235,7 +141,13 @@ impl World {
 
     /// What waits of a rank end by.
     pub fn watch(&self, rank: u32) -> Watch {
-        Watch { control: self.at(rank, place::CONTROL).cast::<Control>(), rank, deadline_ns: self.deadline_ns }
+        Watch { control: self.at(rank, place::CONTROL).cast::<Control>(), rank, deadline_ns: self.setting.deadline_ns }
+    }
+
+    /// `ranks` ranks as `rank` sees them. No wait ends in vain, so that nobody notes what is missing.
+    pub fn ranks(&self, rank: u32, ranks: u32, launch: u32) -> RankView {
+        // SAFETY: of the model, which lives as long as its threads.
+        unsafe { RankView::new(Ranks { rank, ranks, bases: self.bases.as_ptr() as u64, missing: 0, fifo: 0 }, launch) }
     }
 
     /// How often somebody began to write a report.
@@ -249,12 +161,33 @@ impl World {
     }
 
     fn index(&self, at: *const u32) -> usize {
-        let index = (at as usize - self.memory.0.as_ptr() as usize) / 4;
-        assert!(index < WORDS, "an access outside of the memory");
-        index
+        let index = self.find(at).expect("an access outside of the memory");
+        match self.setting.layout {
+            Layout::Messages { packets: all, .. } | Layout::Slots { data: all, .. }
+                if self.lacks(Lack::OnePlace) && self.setting.layout.slot(index) == Some(1) =>
+            {
+                index - all / 2
+            }
+            _ => index,
+        }
     }
 
-    fn lacks(&self, lack: Lack) -> bool {
+    /// The word at an address, if it is in the memory of a rank.
+    fn find(&self, at: *const u32) -> Option<usize> {
+        let index = (at as usize).checked_sub(self.memory.0.as_ptr() as usize)? / 4;
+        (index < WORDS).then_some(index)
+    }
+
+    fn word(&self, word: usize) -> &AtomicU64 {
+        self.words[word].as_ref().expect("a word that ranks share")
+    }
+
+    fn role(&self, word: usize) -> Role {
+        self.setting.layout.role(word)
+    }
+
+    /// Whether this is left out.
+    pub fn lacks(&self, lack: Lack) -> bool {
         self.lack == Some(lack)
     }
 }
@@ -267,31 +200,47 @@ pub struct Loom<const LOOK: u32> {
     clock: Cell<u64>,
     seen: Cell<usize>,
     vain: Cell<u32>,
+    /// Of the message that it waits for.
+    flag: Cell<u32>,
+    meetings: Cell<u32>,
 }
 
 impl<const LOOK: u32> Loom<LOOK> {
+    /// Begins a launch whose messages have this flag.
+    pub fn expect(&self, flag: u32) {
+        self.flag.set(flag);
+    }
+
+    /// Meets the other lanes of its rank, `lanes` in all: the only rank with lanes.
+    pub fn meet_lanes(&self, lanes: u32) {
+        let meeting = self.meetings.get();
+        self.meetings.set(meeting + 1);
+        self.world.order.borrow_mut().come(self.number, meeting);
+        {
+            let mut come = self.world.come.lock().expect("no thread has panicked");
+            *come += 1;
+            self.world.meeting.notify_all();
+            while *come < lanes * (meeting + 1) {
+                come = self.world.meeting.wait(come).expect("no thread has panicked");
+            }
+        }
+        self.world.order.borrow_mut().leave(self.number, meeting);
+    }
+
     fn load(&self, word: usize) -> u64 {
-        let number = self.world.words[word].load(Ordering::Relaxed);
-        let order = &mut *self.world.order.borrow_mut();
-        let (value, clock) = order.stores[number as usize];
-        order.threads[self.number].seen.join(clock);
-        order.read(self.number, word, number);
-        value
+        let number = self.world.word(word).load(Ordering::Relaxed);
+        self.world.order.borrow_mut().load(self.number, word, number)
     }
 
     fn store(&self, word: usize, value: u64, releases: bool) {
         self.world.stores.set(self.world.stores.get() + 1);
         let number = self.number_of(word, value, releases);
-        self.world.words[word].store(number, if releases { Ordering::Release } else { Ordering::Relaxed });
+        self.world.word(word).store(number, if releases { Ordering::Release } else { Ordering::Relaxed });
     }
 
     /// A store of this thread, which is about to be made.
     fn number_of(&self, word: usize, value: u64, releases: bool) -> u64 {
-        let order = &mut *self.world.order.borrow_mut();
-        let thread = order.threads[self.number];
-        order.write(self.number, word);
-        order.stores.push((value, if releases { thread.now } else { thread.released }));
-        order.stores.len() as u64 - 1
+        self.world.order.borrow_mut().store(self.number, word, value, releases)
     }
 }
 
@@ -299,10 +248,19 @@ impl<const LOOK: u32> Loom<LOOK> {
 unsafe impl<const LOOK: u32> System for Loom<LOOK> {
     const LOOK: u32 = LOOK;
     unsafe fn own_load(&self, at: *const u32) -> u32 {
-        // SAFETY: one thread uses it.
+        if let Some(word) = self.world.find(at) {
+            self.world.order.borrow_mut().read(self.number, word);
+        }
+        // SAFETY: one thread uses it, or clocks have found no other one that does.
         unsafe { at.read() }
     }
     unsafe fn own_store(&self, at: *mut u32, value: u32) {
+        if let Some(word) = self.world.find(at) {
+            if self.world.lacks(Lack::Uncounted(self.world.role(word))) {
+                return;
+            }
+            self.world.order.borrow_mut().write(self.number, word);
+        }
         // SAFETY: as above.
         unsafe { at.write(value) }
     }
@@ -310,34 +268,25 @@ unsafe impl<const LOOK: u32> System for Loom<LOOK> {
         let word = self.world.index(at);
         let value = self.load(word) as u32;
         // So far ahead that whatever is expected is reached.
-        if self.world.lacks(Lack::Blind(role(word))) { value.wrapping_add(16) } else { value }
+        if self.world.lacks(Lack::Blind(self.world.role(word))) { value.wrapping_add(16) } else { value }
     }
     unsafe fn publish(&self, at: *mut u32, value: u32) {
         let word = self.world.index(at);
-        let times = {
-            let order = &mut *self.world.order.borrow_mut();
-            let times = order.published.entry(word).or_default();
-            *times += 1;
-            *times
-        };
-        if !self.world.lacks(Lack::Signal(role(word), times)) && !self.world.lacks(Lack::Mute(role(word))) {
-            self.store(word, value.into(), !self.world.lacks(Lack::Publish(role(word))));
+        let times = self.world.order.borrow_mut().publish(word);
+        if !self.world.lacks(Lack::Signal(self.world.role(word), times)) && !self.world.lacks(Lack::Mute(self.world.role(word))) {
+            self.store(word, value.into(), !self.world.lacks(Lack::Publish(self.world.role(word))));
         }
     }
     fn acquire(&self) {
         if !self.world.lacks(Lack::Acquire(self.number)) {
             fence(Ordering::Acquire);
-            let order = &mut *self.world.order.borrow_mut();
-            let seen = order.threads[self.number].seen;
-            order.threads[self.number].now.join(seen);
+            self.world.order.borrow_mut().acquire(self.number);
         }
     }
     fn release(&self) {
         if !self.world.lacks(Lack::Release) {
             fence(Ordering::Release);
-            let order = &mut *self.world.order.borrow_mut();
-            order.threads[self.number].released = order.threads[self.number].now;
-            order.threads[self.number].now.0[self.number] += 1;
+            self.world.order.borrow_mut().release(self.number);
         }
     }
     unsafe fn load1(&self, _: *const u8) -> u8 {
@@ -364,7 +313,11 @@ unsafe impl<const LOOK: u32> System for Loom<LOOK> {
         // SAFETY: as above.
         let first = unsafe { self.load_packet(at) };
         // Flags of packets, and laps of triggers.
-        let flags = if self.world.index(at.cast()) % RANK < place::CONTROL { 1 << 63 } else { 0xffff_ffff << 32 };
+        let trigger = self.world.setting.layout == Layout::Channels && self.world.index(at.cast()) % RANK < place::CONTROL;
+        let flags = if trigger { 1 << 63 } else { 0xffff_ffff << 32 };
+        if self.world.lacks(Lack::SameFlag) {
+            return [first, second].map(|word| if word == 0 { 0 } else { packet(packet_data(word), self.flag.get()) });
+        }
         [first, if self.world.lacks(Lack::Half) { second & !flags | first & flags } else { second }]
     }
     unsafe fn claim(&self, _: *mut u32) -> u32 {
@@ -387,9 +340,9 @@ unsafe impl<const LOOK: u32> System for Loom<LOOK> {
         }
         let number = self.number_of(word, new.into(), false);
         self.world.stores.set(self.world.stores.get() + 1);
-        match self.world.words[word].compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
+        match self.world.word(word).compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => 0,
-            Err(other) => self.world.order.borrow().stores[other as usize].0 as u32,
+            Err(other) => self.world.order.borrow().value(other) as u32,
         }
     }
     unsafe fn tell(&self, at: *mut u32, value: u32) {
@@ -420,6 +373,17 @@ unsafe impl<const LOOK: u32> System for Loom<LOOK> {
     }
 }
 
+impl<const LOOK: u32> Wait for Loom<LOOK> {
+    fn until(&self, mut condition: impl FnMut() -> bool) -> bool {
+        let mut polls = 0;
+        while !condition() {
+            polls += 1;
+            self.pause(polls);
+        }
+        true
+    }
+}
+
 /// What a thread of a model does.
 pub type Body<const LOOK: u32> = fn(&Loom<LOOK>);
 
@@ -432,15 +396,33 @@ pub fn check<const LOOK: u32>(
     preemptions: usize,
     lack: Option<Lack>,
 ) -> usize {
+    check_in(Setting { layout: Layout::Channels, start, left: [0; 2], deadline_ns }, bodies, after, preemptions, lack)
+}
+
+/// The same, from another beginning.
+pub fn check_in<const LOOK: u32>(
+    setting: Setting,
+    bodies: &'static [Body<LOOK>],
+    after: fn(&Loom<LOOK>),
+    preemptions: usize,
+    lack: Option<Lack>,
+) -> usize {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 2_000;
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
     builder.check(move || {
-        let world = Rc::new(World::new(lack, start, deadline_ns));
-        let thread =
-            |number: usize| Loom::<LOOK> { world: world.clone(), number, clock: Cell::new(0), seen: Cell::new(0), vain: Cell::new(0) };
+        let world = Rc::new(World::new(lack, setting));
+        let thread = |number: usize| Loom::<LOOK> {
+            world: world.clone(),
+            number,
+            clock: Cell::new(0),
+            seen: Cell::new(0),
+            vain: Cell::new(0),
+            flag: Cell::new(0),
+            meetings: Cell::new(0),
+        };
         let others: Vec<_> = (1..bodies.len())
             .map(|number| {
                 let thread = thread(number);
@@ -451,9 +433,7 @@ pub fn check<const LOOK: u32>(
         bodies[0](&first);
         for (number, other) in (1..).zip(others) {
             other.join().expect("a thread panicked");
-            let order = &mut *world.order.borrow_mut();
-            let ended = order.threads[number].now;
-            order.threads[0].now.join(ended);
+            world.order.borrow_mut().join(0, number);
         }
         after(&first);
         counted.fetch_add(1, HostOrdering::Relaxed);

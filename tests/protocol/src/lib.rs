@@ -2,7 +2,7 @@
 //!
 //! Task bodies, tensors and planning do not belong here. [`model`] runs launches under `loom`, which tries every interleaving of
 //! small plans and every value that the memory model lets a load return. [`cta`] does so with what the warps of one CTA say to each other: controller and
-//! gates, files of `maco-device` themselves over a model of its hardware. [`channel`] does so with channels between ranks. [`walk`] runs one random interleaving of a large plan.
+//! gates, files of `maco-device` themselves over a model of its hardware. [`channel`] does so with channels between ranks, the messages of collectives, and the channels of users. [`walk`] runs one random interleaving of a large plan.
 // Files of `maco-device` have tests of their own, of which the hardware here is not.
 #![cfg(not(test))]
 
@@ -11,15 +11,18 @@ use maco_device::protocol;
 pub mod cases;
 pub mod channel;
 pub mod channel_cases;
+pub mod channel_order;
 pub mod cta;
 mod hardware;
 mod lanes;
 mod machine;
 pub mod memory;
+pub mod message_cases;
 pub mod model;
 pub mod order;
 pub mod plan;
 mod profile;
+pub mod slot_cases;
 pub mod walk;
 
 /// What the controller uses is used here.

@@ -1,24 +1,24 @@
-//! Every interleaving of small exchanges over channels; and without any one signal, fence, credit or flag each of them fails.
+//! Every interleaving of small exchanges over channels, and of messages of collectives; and without any one signal, fence, credit or flag each of them fails.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 use protocol::channel::{Lack, Role};
-use protocol::channel_cases as cases;
+use protocol::{channel_cases, message_cases, slot_cases};
 
 macro_rules! models {
-    ($($name:ident)*) => {
+    ($cases:ident: $($name:ident)*) => {
         $(#[test]
         fn $name() {
             let start = std::time::Instant::now();
-            let interleavings = cases::$name(None);
+            let interleavings = $cases::$name(None);
             println!("{interleavings} interleavings in {:?}", start.elapsed());
             assert!(interleavings > 1, "nothing was interleaved");
         })*
     };
 }
 
-models! {
+models! { channel_cases:
     put_and_signal
     look_now_and_then
     get
@@ -32,6 +32,27 @@ models! {
     reports
     late_signal
     stopped_by_a_peer
+}
+
+models! { message_cases:
+    all_reduce_of_two
+    all_reduce_of_three
+    all_gather
+    ring_of_two
+    ring_of_three
+    send
+    one_credit
+    send_by_turns
+    broadcast_by_turns
+    broadcast
+    lanes_that_receive
+    lanes_that_send
+}
+
+models! { slot_cases:
+    puts
+    offers
+    lanes_of_a_channel
 }
 
 /// Threads of this name fail on purpose.
@@ -52,17 +73,17 @@ fn fails(case: fn(Option<Lack>) -> usize, lack: Lack) -> bool {
 }
 
 macro_rules! lacks {
-    ($($name:ident: $case:ident without $($lack:expr),+;)*) => {
+    ($cases:ident: $($name:ident: $case:ident without $($lack:expr),+;)*) => {
         $(#[test]
         fn $name() {
             for lack in [$($lack),+] {
-                assert!(fails(cases::$case, lack), "{lack:?} goes unnoticed");
+                assert!(fails($cases::$case, lack), "{lack:?} goes unnoticed");
             }
         })*
     };
 }
 
-lacks! {
+lacks! { channel_cases:
     lacks_of_signals: put_and_signal without
         Lack::Signal(Role::Signal, 1), Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
         Lack::Acquire(0), Lack::Acquire(1);
@@ -91,4 +112,40 @@ lacks! {
         Lack::Publish(Role::Complete), Lack::Signal(Role::Complete, 1), Lack::Acquire(2), Lack::TornStop;
     lacks_of_a_late_signal: late_signal without Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0);
     lacks_of_a_stop: stopped_by_a_peer without Lack::Signal(Role::Complete, 1);
+}
+
+lacks! { message_cases:
+    lacks_of_an_all_reduce: all_reduce_of_two without Lack::OnePlace, Lack::SameFlag, Lack::SameLaunch, Lack::Half;
+    lacks_of_three_ranks: all_reduce_of_three without Lack::OnePlace, Lack::SameFlag, Lack::SameLaunch, Lack::Half;
+    lacks_of_an_all_gather: all_gather without Lack::OnePlace, Lack::SameFlag, Lack::SameLaunch, Lack::Half;
+    lacks_of_a_ring_of_two: ring_of_two without
+        Lack::OnePlace, Lack::SameFlag, Lack::Half, Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
+    lacks_of_a_ring_of_three: ring_of_three without
+        Lack::OnePlace, Lack::SameFlag, Lack::Half, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit), Lack::Blind(Role::Credit),
+        Lack::EarlyCredit, Lack::ByLaunch, Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2),
+        Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
+    lacks_of_a_send: send without
+        Lack::OnePlace, Lack::SameFlag, Lack::Half, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit), Lack::Blind(Role::Credit),
+        Lack::EarlyCredit, Lack::ByLaunch, Lack::Acquire(0), Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
+    lacks_of_a_send_by_turns: send_by_turns without
+        Lack::OnePlace, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::ByLaunch,
+        Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
+    lacks_of_a_broadcast: broadcast without
+        Lack::OnePlace, Lack::SameFlag, Lack::Half, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit), Lack::Blind(Role::Credit),
+        Lack::EarlyCredit, Lack::ByLaunch, Lack::Acquire(0), Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
+    lacks_of_lanes_that_receive: lanes_that_receive without
+        Lack::Meet, Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::EarlyCredit, Lack::Half;
+    lacks_of_lanes_that_send: lanes_that_send without
+        Lack::Meet, Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::Acquire(1);
+}
+
+lacks! { slot_cases:
+    lacks_of_puts: puts without
+        Lack::OnePlace, Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 4), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Uncounted(Role::Sent);
+    lacks_of_offers: offers without
+        Lack::OnePlace, Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 4), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Uncounted(Role::Sent);
+    lacks_of_lanes_of_a_channel: lanes_of_a_channel without
+        Lack::Meet, Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
 }

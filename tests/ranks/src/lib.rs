@@ -1,3 +1,4 @@
 //! Kernels of several ranks.
 
+pub mod channels;
 pub mod collectives;

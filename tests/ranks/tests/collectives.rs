@@ -4,7 +4,7 @@ mod support;
 
 use maco::{Communicator, Device, PlanOptions, TensorElement, bf16, f16};
 use ranks::collectives;
-use support::{Value, World, short};
+use support::{Value, World, everywhere, number, numbers, short};
 
 /// Sizes that no tile divides, one element, nothing, several tiles.
 const SHAPES: [[u64; 2]; 6] = [[1, 1], [0, 3], [7, 9], [8, 256], [65, 300], [3, 1025]];
@@ -13,29 +13,6 @@ fn shapes() -> &'static [[u64; 2]] {
     if short() { &SHAPES[2..5] } else { &SHAPES }
 }
 
-/// One number of a rank: small, so that sums are exact in every element.
-fn number(rank: u32, at: u64, salt: u64) -> i64 {
-    let mut bits = (u64::from(rank) << 40 ^ at << 8 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits ^= bits >> 29;
-    (bits.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as i64 % 15 - 7
-}
-
-/// The numbers of `rank`: `elements` of them.
-fn numbers<E: Value>(rank: u32, elements: u64, salt: u64) -> Vec<E> {
-    (0..elements).map(|at| E::of(number(rank, at, salt))).collect()
-}
-
-/// Tests on CPU ranks, and on as many GPUs.
-macro_rules! everywhere {
-    ($($name:ident),*) => {
-        mod cpu {
-            $(#[test] fn $name() { super::support::worlds(super::$name); })*
-        }
-        mod gpu {
-            $(#[test] #[ignore = "gpu"] fn $name() { super::support::worlds_of_gpus(super::$name); })*
-        }
-    };
-}
 everywhere!(of_bf16, of_f16, of_f32, of_i32, one_way, chains, bits_are_the_same);
 
 macro_rules! of_element {

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
-use maco::{Communicator, Device, Error, PlanOptions, Schedule};
+use maco::{Arguments, Communicator, CudaGraph, Device, Error, PlanOptions, Schedule, Stream};
 use ranks::collectives::{chain, of_f32, told};
-use support::launched;
+use support::{are_there, launched};
 
 fn options(communicator: &Communicator) -> PlanOptions {
     PlanOptions::new().communicator(communicator.clone())
@@ -32,44 +32,67 @@ fn planned(device: &Device, options: &PlanOptions) -> Result<chain::Plan, Error>
     chain::plan_with(device, chain::Dims { M: 20, N: 30 }, options)
 }
 
+/// The device of a rank.
+type Devices = fn(&Communicator) -> Device;
+
+fn cpu(_: &Communicator) -> Device {
+    Device::cpu_with(2)
+}
+
+fn gpu(communicator: &Communicator) -> Device {
+    Device::gpu(communicator.local_rank()).unwrap()
+}
+
 /// The rank that does not run is named by all others, who go on with the same plan when all have recovered.
+fn a_rank_never_runs(ranks: u32, idle: u32, devices: Devices) {
+    let errors = Communicator::threads(ranks, |communicator| {
+        let device = devices(&communicator);
+        let options = options(&communicator).deadline(Duration::from_millis(200));
+        let plan = planned(&device, &options).unwrap();
+        for _ in 0..3 {
+            step(&communicator, &plan, &device).unwrap();
+        }
+        let begin = Instant::now();
+        let error = (communicator.rank() != idle).then(|| step(&communicator, &plan, &device).unwrap_err());
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        if error.is_some() {
+            let again = step(&communicator, &plan, &device).unwrap_err();
+            assert_eq!(again.code(), 48, "until it is recovered: {again}; before: {error:?}");
+        }
+        plan.recover().unwrap();
+        for _ in 0..3 {
+            step(&communicator, &plan, &device).unwrap();
+        }
+        error
+    });
+    let errors: Vec<String> = errors.unwrap().into_iter().flatten().map(|error| error.to_string()).collect();
+    assert_eq!(errors.len() as u32, ranks - 1);
+    for error in &errors {
+        assert!(error.starts_with("MACO0047: hang in megakernel `chain`: task `"), "{error}");
+    }
+    // Who hears it directly says so; those behind it may wait for one that waits.
+    assert!(errors.iter().any(|error| error.contains(&format!(" waits for rank {idle} (worker "))), "{errors:#?}");
+}
+
 #[test]
 fn a_rank_that_never_runs_is_named() {
     for (ranks, idle) in [(2, 0), (3, 2), (4, 1)] {
-        let errors = Communicator::threads(ranks, |communicator| {
-            let device = Device::cpu_with(2);
-            let options = options(&communicator).deadline(Duration::from_millis(200));
-            let plan = planned(&device, &options).unwrap();
-            for _ in 0..3 {
-                step(&communicator, &plan, &device).unwrap();
-            }
-            let begin = Instant::now();
-            let error = (communicator.rank() != idle).then(|| step(&communicator, &plan, &device).unwrap_err());
-            assert!(begin.elapsed() < Duration::from_secs(20));
-            if error.is_some() {
-                assert_eq!(step(&communicator, &plan, &device).unwrap_err().code(), 48, "until it is recovered");
-            }
-            plan.recover().unwrap();
-            for _ in 0..3 {
-                step(&communicator, &plan, &device).unwrap();
-            }
-            error
-        });
-        let errors: Vec<String> = errors.unwrap().into_iter().flatten().map(|error| error.to_string()).collect();
-        assert_eq!(errors.len() as u32, ranks - 1);
-        for error in &errors {
-            assert!(error.starts_with("MACO0047: hang in megakernel `chain`: task `"), "{error}");
-        }
-        // Who hears it directly says so; those behind it may wait for one that waits.
-        assert!(errors.iter().any(|error| error.contains(&format!(": it waits for rank {idle} (worker "))), "{errors:#?}");
+        a_rank_never_runs(ranks, idle, cpu);
+    }
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_rank_that_never_runs_is_named() {
+    for (ranks, idle) in [(2, 0), (3, 2), (4, 1)].into_iter().filter(|(ranks, _)| are_there(*ranks)) {
+        a_rank_never_runs(ranks, idle, gpu);
     }
 }
 
 /// A rank that has a short deadline gives up alone; the others when theirs has passed.
-#[test]
-fn a_shorter_deadline_of_one_rank() {
+fn a_shorter_deadline(devices: Devices) {
     let errors = Communicator::threads(3, |communicator| {
-        let device = Device::cpu_with(1);
+        let device = devices(&communicator);
         let deadline = Duration::from_millis(if communicator.rank() == 1 { 100 } else { 700 });
         let plan = planned(&device, &options(&communicator).deadline(deadline)).unwrap();
         let begin = Instant::now();
@@ -81,6 +104,54 @@ fn a_shorter_deadline_of_one_rank() {
     for (error, elapsed) in &errors[1..] {
         assert!(error.as_ref().is_some_and(|error| error.starts_with("MACO0047")), "{error:?}");
         assert!(*elapsed < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_shorter_deadline_of_one_rank() {
+    a_shorter_deadline(cpu);
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_shorter_deadline_of_one_rank() {
+    if are_there(3) {
+        a_shorter_deadline(gpu);
+    }
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_each_rank_has_a_gpu_of_its_own() {
+    let error = Communicator::threads(2, |communicator| planned(&Device::gpu(0).unwrap(), &options(&communicator)).err().unwrap());
+    let text = same(error.unwrap());
+    assert!(text.starts_with("MACO0098: megakernel `chain` cannot be planned for 2 ranks: ranks 0 and 1 have one GPU, "), "{text}");
+}
+
+/// What was captured is replayed, on all ranks alike, also behind launches that were not.
+#[test]
+#[ignore = "gpu"]
+fn gpu_captured_collectives_are_replayed() {
+    for ranks in [2, 3, 4].into_iter().filter(|ranks| are_there(*ranks)) {
+        let run = |communicator: Communicator| {
+            let device = gpu(&communicator);
+            let (rank, ranks) = (communicator.rank(), communicator.ranks());
+            let plan = planned(&device, &options(&communicator)).unwrap();
+            let stream = Stream::new(&device).unwrap();
+            let x = device.upload(&[rank as f32 + 1.0; 600], [20, 30]).unwrap();
+            let [mut y, mut mean] = [(); 2].map(|()| device.zeros::<f32>([20, 30]).unwrap());
+            let bound = plan.bind(Arguments::new().tensor(&x).tensor_mut(&mut y).tensor_mut(&mut mean)).unwrap();
+            let graph = CudaGraph::capture::<Error>(&stream, |stream| (0..3).try_for_each(|_| bound.launch_on(stream))).unwrap();
+            for _ in 0..20 {
+                graph.launch(&stream).unwrap();
+                stream.synchronize().unwrap();
+                plan.check().unwrap();
+                step(&communicator, &plan, &device).unwrap();
+            }
+            let all = (ranks * (ranks + 1)) as f32;
+            assert!(y.download().unwrap().iter().all(|&value| value == all + ((rank + 1) % ranks) as f32 + 1.0), "rank {rank}");
+        };
+        Communicator::threads(ranks, run).unwrap();
     }
 }
 

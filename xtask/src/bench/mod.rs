@@ -30,6 +30,8 @@ pub enum Bench {
     Dispatch(Program),
     /// What it costs that one phase waits for another, beside CUDA graphs and a grid barrier (needs a GPU)
     Boundary(Program),
+    /// Sums over ranks inside of a megakernel, beside NCCL's in a CUDA graph; `-- --ranks N` (needs two GPUs)
+    Comm(Program),
     /// Making a plan: tasks, dependencies, schedules
     Plan(Program),
     /// What builds cost, each against its limit: of a user's package; of CI, bundles and one test in clean clones; the longest piece in `ptxas`.
@@ -54,6 +56,7 @@ pub struct Program {
 /// Measures.
 pub fn bench(bench: &Bench) -> Result<(), Failure> {
     match bench {
+        Bench::Comm(program) => program.run("comm"),
         Bench::Gemm(program) => program.run("gemm"),
         Bench::Mlp(program) => program.run("mlp"),
         Bench::Memory(program) => program.run("memory"),

@@ -8,6 +8,8 @@ use super::Fault::{self, *};
 use super::{Place, operations, signature};
 
 pub fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
+    // For what does not change which operations there are.
+    let mut own = Rng::new(rng.clone().below(1 << 32) as u64, 0);
     let layout = rng.pick(fault.layouts());
     let (before, after) = (rng.below(3), rng.below(2));
     let mut body = Body::new(rng, "task".to_owned(), layout);
@@ -28,7 +30,12 @@ pub fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
     }
     match fault.place() {
         Place::Signature => signature::break_rule(&mut body, fault)?,
-        _ => operations::break_rule(&mut body, fault)?,
+        _ => {
+            operations::break_rule(&mut body, fault)?;
+            if own.one_of(3) && fault != WrittenTwice {
+                body.outline_wrong(&mut own);
+            }
+        }
     }
     for _ in 0..after {
         body.right();

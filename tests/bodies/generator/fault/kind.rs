@@ -82,6 +82,29 @@ pub fn body(rng: &mut Rng, fault: Fault) -> String {
             let head = task(&rows, "&mut Cta", &elements.replace("#[read(i, ..)] x", "#[update(i, ..)] x"));
             format!("{helper}{head}    cta.map(x, |v| v * {number});\n    forget(y);{WRONG}\n}}\n")
         }
+        HelperAccess | HelperRegion | HelperElement | HelperNumber => {
+            let (mut x, mut first) = ("#[read(i, ..)] x: Tensor<f32, M, N>".to_owned(), "x");
+            match fault {
+                HelperAccess => x = x.replace("read", "update"),
+                HelperRegion => x = x.replace("i, ..", "..").replace("M, N", "N"),
+                HelperElement => x = x.replace("f32", rng.pick(&["bf16", "f16", "i32"])),
+                _ => first = "by",
+            }
+            let helper = format!("#[maco::helper(Rows)]\nfn changed(cta: &mut Cta, {elements}) {{\n    {writes}\n}}\n");
+            // Whatever stands first says which axes there are.
+            let result = "#[write(i, ..)] y: Tensor<f32, M, N>";
+            let other = rng.pick(&["", ", #[update(i, ..)] t: Tensor<f32, M, N>"]);
+            let head = task(&rows, "&mut Cta", &format!("{x}, {result}{other}, by: f32"));
+            format!("{helper}{head}    changed(cta, {first}, y);{WRONG}\n}}\n")
+        }
+        HelperResult => {
+            let both = format!("{elements}, #[write(i, ..)] z: Tensor<f32, M, N>");
+            let returned = rng.pick(&["(y, y)", "(z, y)", "y", "(y, z, z)"]);
+            let helper = format!(
+                "#[maco::helper(Rows)]\nfn both(cta: &mut Cta, {both}) {{\n    let y = {writes};\n    let z = cta.zip(y, z, |v| v);\n    {returned}{WRONG}\n}}\n"
+            );
+            format!("{helper}{}    both(cta, x, y, z);\n}}\n", task(&rows, "&mut Cta", &both))
+        }
         _ => unreachable!("{fault:?} is no fault of a kind"),
     }
 }

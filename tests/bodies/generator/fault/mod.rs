@@ -187,6 +187,16 @@ faults! {
     SomePaths: "MACO0074", Kind, ANY;
     /// A result that a helper is handed, and forgets.
     HelperForgets: "MACO0074", Kind, ANY;
+    /// A helper is handed a result for an input.
+    HelperAccess: "MACO0073", Kind, ANY;
+    /// A helper is handed a tile that does not lie as its others.
+    HelperRegion: "MACO0075", Kind, ANY;
+    /// A helper is handed other elements.
+    HelperElement: "MACO0006", Kind, ANY;
+    /// A helper is handed a number for a tile.
+    HelperNumber: "MACO0008", Kind, ANY;
+    /// A helper returns another result.
+    HelperResult: "MACO0074", Kind, ANY;
     /// One tensor twice in a call, once to write.
     Aliased: "MACO0001", Call, ANY;
     /// So are two parts of it that overlap.

@@ -1,5 +1,5 @@
 //! Worlds of ranks to test in.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -26,11 +26,41 @@ impl Value for f32 {
         number as f32
     }
 }
+impl Value for i8 {
+    fn of(number: i64) -> i8 {
+        number as i8
+    }
+}
 impl Value for i32 {
     fn of(number: i64) -> i32 {
         number as i32
     }
 }
+
+/// One number of a rank: small, so that sums are exact in every element.
+pub fn number(rank: u32, at: u64, salt: u64) -> i64 {
+    let mut bits = (u64::from(rank) << 40 ^ at << 8 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits ^= bits >> 29;
+    (bits.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as i64 % 15 - 7
+}
+
+/// The numbers of `rank`: `elements` of them.
+pub fn numbers<E: Value>(rank: u32, elements: u64, salt: u64) -> Vec<E> {
+    (0..elements).map(|at| E::of(number(rank, at, salt))).collect()
+}
+
+/// Tests on CPU ranks, and on as many GPUs.
+macro_rules! everywhere {
+    ($($name:ident),*) => {
+        mod cpu {
+            $(#[test] fn $name() { super::support::worlds(super::$name); })*
+        }
+        mod gpu {
+            $(#[test] #[ignore = "gpu"] fn $name() { super::support::worlds_of_gpus(super::$name); })*
+        }
+    };
+}
+pub(crate) use everywhere;
 
 /// Whether tests are to be short: `MACO_TESTS=short`, where a GPU is emulated.
 pub fn short() -> bool {
@@ -67,14 +97,22 @@ pub fn worlds(test: impl Fn(&World) + Sync) {
     }
 }
 
+/// Whether there is a GPU for each rank; if not, that the test is left out.
+pub fn are_there(ranks: u32) -> bool {
+    let there = Device::gpu(ranks - 1).is_ok();
+    if !there {
+        eprintln!("left out: {ranks} ranks need as many GPUs, and there are fewer");
+    }
+    there
+}
+
 /// Runs `test` as every rank of worlds of 2, 3 and 4 ranks, each of which has a GPU.
 pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
     use maco::Schedule::{Static, Tickets};
     let worlds: &[_] =
         if short() { &[(2, Static), (3, Tickets)] } else { &[(1, Static), (2, Static), (2, Tickets), (3, Tickets), (4, Static)] };
     for &(ranks, schedule) in worlds {
-        if Device::gpu(ranks - 1).is_err() {
-            eprintln!("left out: {ranks} ranks need as many GPUs, and there are fewer");
+        if !are_there(ranks) {
             continue;
         }
         Communicator::threads(ranks, |communicator| {

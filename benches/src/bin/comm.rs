@@ -1,0 +1,144 @@
+//! What it costs that ranks exchange tiles inside of a megakernel, beside NCCL.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use benches::exchanges::{STEPS, alone, alone_narrow, summed, summed_narrow};
+use benches::nccl::Nccl;
+use benches::rows::{Row, publish};
+use benches::timing::Measured;
+use clap::Parser;
+use maco::{Arguments, Communicator, CudaGraph, Device, Event, PlanOptions, Stream, bf16};
+
+/// Measures sums over ranks: threads of this process, each with a GPU.
+///
+/// `inside`: a chain of 100 times a tile, its all-reduce, the next tile, in one launch, less the chain without all-reduces, for one step. `NCCL`: the period of
+/// 100 all-reduces of NCCL in a CUDA graph. Times are the greatest of all ranks in each round, medians of the rounds. Results are checked.
+#[derive(Parser)]
+struct Options {
+    /// Ranks; by default as many as there are GPUs
+    #[arg(long)]
+    ranks: Option<u32>,
+    /// Write the rows here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Rounds.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// KiB of the tensor that is summed, each a case
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 256])]
+    kib: Vec<u64>,
+}
+
+/// Rounds that do not count: clocks, the first launches, NCCL's set-up.
+const WARM_UP: usize = 20;
+const ROWS: u64 = 8;
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let gpus = (0..).take_while(|&index| Device::gpu(index).is_ok()).count() as u32;
+    let ranks = options.ranks.unwrap_or(gpus);
+    ensure!(ranks >= 2 && ranks <= gpus, "{ranks} ranks, of which each needs a GPU, and there are {gpus}; two are the least");
+    let results = Communicator::threads(ranks, |communicator| measure(&communicator, &options))?;
+    let mut rows = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    // All ranks have the same.
+    publish(&rows.swap_remove(0), options.json.as_deref())
+}
+
+/// One rank.
+fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec<Row>> {
+    let device = Device::gpu(communicator.local_rank())?;
+    let stream = Stream::new(&device)?;
+    let clock = Clock { communicator, stream: &stream, begin: Event::new(&device)?, end: Event::new(&device)?, rounds: options.rounds };
+    let nccl = Nccl::new(communicator)?;
+    // Room for the messages of all steps: packets, half of which are flags, from every rank and twice.
+    let most = options.kib.iter().max().copied().unwrap_or(0) << 10;
+    communicator.set_message_memory(((most + (64 << 10)) * 5 * u64::from(communicator.ranks()) * STEPS as u64) as usize)?;
+    let mut rows = Vec::new();
+    for &kib in &options.kib {
+        let columns = (kib << 10) / 2 / ROWS;
+        let case = format!("{kib} KiB, {} ranks", communicator.ranks());
+        let own = bf16::from_f32(communicator.rank() as f32 + 1.0);
+        let x = device.upload(&vec![own; (ROWS * columns) as usize], [ROWS, columns])?;
+        let [mut y, mut apart] = [device.zeros::<bf16>([ROWS, columns])?, device.zeros::<bf16>([ROWS, columns])?];
+        macro_rules! measure {
+            ($summed:ident, $alone:ident, $columns:literal) => {{
+                let case = format!("{case}, tiles of 8 x {}", $columns);
+                let asked = PlanOptions::new().communicator(communicator.clone());
+                let dims = $summed::Dims { M: ROWS, N: columns };
+                // The mean stays what it is after the first step.
+                let by = 1.0 / communicator.ranks() as f32;
+                let chain = $summed::plan_with(&device, dims, &asked)?;
+                let bound = chain.bind(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y))?;
+                let without = $alone::plan_with(&device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
+                let bound_without = without.bind(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut apart))?;
+                let mut theirs = device.zeros::<bf16>([ROWS, columns])?;
+                // The first call sets up what a capture does not allow.
+                nccl.all_reduce(&stream, &x, &mut theirs)?;
+                stream.synchronize()?;
+                let graph = CudaGraph::capture(&stream, |stream| (0..STEPS).try_for_each(|_| nccl.all_reduce(stream, &x, &mut theirs)))?;
+                let times = clock.measure(&mut [
+                    &mut || Ok(bound.launch_on(&stream)?),
+                    &mut || Ok(bound_without.launch_on(&stream)?),
+                    &mut || Ok(graph.launch(&stream)?),
+                ])?;
+                chain.check()?;
+                without.check()?;
+                let mean = (communicator.ranks() + 1) as f32 / 2.0;
+                ensure!(
+                    y.download()?.iter().all(|value| (value.to_f32() / mean - 1.0).abs() < 0.02),
+                    "the chain computed something else than a mean"
+                );
+                let sum = mean * communicator.ranks() as f32;
+                ensure!(theirs.download()?.iter().all(|value| value.to_f32() == sum), "NCCL computed something else than the sum");
+                let inside = times[1].slope(times[0], STEPS as f64);
+                rows.push(Row::against(
+                    "comm",
+                    format!("all-reduce {case}"),
+                    "inside",
+                    inside,
+                    "NCCL",
+                    times[2].map(|time| time / STEPS as f64),
+                ));
+                rows.push(Row::without_peer("comm", format!("tile {case}"), "step", times[1].map(|time| time / STEPS as f64)));
+            }};
+        }
+        measure!(summed, alone, 256);
+        measure!(summed_narrow, alone_narrow, 64);
+    }
+    Ok(rows)
+}
+
+/// Times what all ranks launch alike.
+struct Clock<'a> {
+    communicator: &'a Communicator,
+    stream: &'a Stream,
+    begin: Event,
+    end: Event,
+    rounds: usize,
+}
+
+impl Clock<'_> {
+    /// Microseconds of each, in turn; of each round that of the rank that took longest.
+    fn measure(&self, systems: &mut [&mut dyn FnMut() -> anyhow::Result<()>]) -> anyhow::Result<Vec<Measured>> {
+        let mut times = vec![Vec::new(); systems.len()];
+        for round in 0..WARM_UP + self.rounds {
+            for (system, times) in systems.iter_mut().zip(&mut times) {
+                // Ranks begin together, as far as the host can see to it.
+                self.communicator.barrier()?;
+                self.begin.record(self.stream)?;
+                system()?;
+                self.end.record(self.stream)?;
+                self.end.synchronize()?;
+                let own = self.end.since(&self.begin)?.as_secs_f64() * 1e6;
+                let all = self.communicator.all_gather_bytes(&own.to_le_bytes())?;
+                let time = |bytes: &Vec<u8>| bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)).context("a rank gave no time");
+                let all = all.iter().map(time).collect::<anyhow::Result<Vec<_>>>()?;
+                if round >= WARM_UP {
+                    times.push(all.into_iter().fold(0.0, f64::max));
+                }
+            }
+        }
+        Ok(times.iter().map(|times| Measured::of(times)).collect())
+    }
+}

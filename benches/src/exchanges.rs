@@ -1,0 +1,65 @@
+//! The megakernels that `comm` measures.
+use maco::prelude::*;
+
+/// Steps of a chain.
+pub const STEPS: usize = 100;
+
+/// y = by · x
+#[maco::task(tile(i = 8, j = 256))]
+pub fn scaled(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] y: Tensor<bf16, M, N>, by: f32) {
+    cta.zip(x, y, |v| v * by);
+}
+
+/// A tile, then its sum over all ranks, then the next tile.
+#[maco::megakernel]
+pub fn summed(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
+    let mut h = x;
+    for step in 0..STEPS {
+        let part = temp::<bf16, M, N>().partial(Sum);
+        scaled(h, part, by);
+        let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
+        all_reduce(part, next).tile(8, 256);
+        h = next;
+    }
+}
+
+/// The same tiles without sums.
+#[maco::megakernel]
+pub fn alone(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
+    let mut h = x;
+    for step in 0..STEPS {
+        let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
+        scaled(h, next, by);
+        h = next;
+    }
+}
+
+/// [`scaled`] in narrower tiles.
+#[maco::task(tile(i = 8, j = 64))]
+pub fn scaled_narrow(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] y: Tensor<bf16, M, N>, by: f32) {
+    cta.zip(x, y, |v| v * by);
+}
+
+/// [`summed`] in narrower tiles.
+#[maco::megakernel]
+pub fn summed_narrow(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
+    let mut h = x;
+    for step in 0..STEPS {
+        let part = temp::<bf16, M, N>().partial(Sum);
+        scaled_narrow(h, part, by);
+        let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
+        all_reduce(part, next).tile(8, 64);
+        h = next;
+    }
+}
+
+/// [`alone`] in narrower tiles.
+#[maco::megakernel]
+pub fn alone_narrow(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
+    let mut h = x;
+    for step in 0..STEPS {
+        let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
+        scaled_narrow(h, next, by);
+        h = next;
+    }
+}

@@ -1,0 +1,1 @@
+/* NCCL's header includes this one and uses nothing of it. */

@@ -1,0 +1,256 @@
+//! Messages of collectives that the model checker goes through: launches of two and three ranks, whose steps are those of `SimtConsumer::collective`.
+//!
+//! A rank begins a launch when it has ended the one before, and waits for nobody then: as kernels of one stream do. Clocks say that no place is stored anew before its
+//! packets were read.
+
+use maco_abi::{Messages, launch_flag, message_flag};
+use maco_device::channel::{System, TileMessages, Which};
+
+use crate::channel::{Body, Lack, Layout, Loom, Setting, check_in};
+
+/// No wait looks at clock and stop word.
+const PATIENT: u32 = u32::MAX;
+/// Numbers of launches and of messages wrap in the midst.
+const START: u32 = u32::MAX - 1;
+
+type Thread = Loom<PATIENT>;
+
+/// A collective.
+#[derive(Clone, Copy)]
+struct Call {
+    ranks: u32,
+    tiles: u32,
+    /// Of a message.
+    pairs: u32,
+    launches: u32,
+    one_way: bool,
+    /// Whom a rank sends to and hears in a launch, by tile.
+    flow: fn(Place, u32) -> (Which, Which),
+}
+
+/// What a thread does, and where.
+#[derive(Clone, Copy)]
+struct Place {
+    rank: u32,
+    tile: u32,
+    launch: u32,
+}
+
+/// A thread of a rank.
+#[derive(Clone, Copy)]
+struct Lane {
+    rank: u32,
+    lane: u32,
+    lanes: u32,
+}
+
+impl Call {
+    const fn messages(self) -> Messages {
+        let sources = if self.tiles > 1 { 1 } else { self.ranks };
+        Messages { offset: 0, bytes: 16 * self.pairs, tiles: self.tiles, grid: [1, 1], first: 0, sources }
+    }
+
+    const fn layout(self) -> Layout {
+        let packets = self.messages().word(0, 0, maco_abi::MessageWord::Credit) as usize / 4;
+        Layout::Messages { ranks: self.ranks as usize, packets, words: self.messages().total(self.ranks) as usize / 4 }
+    }
+
+    const fn flag(self, number: u32) -> u32 {
+        if self.one_way { message_flag(number) } else { launch_flag(number) }
+    }
+
+    fn check(self, threads: &'static [Body<PATIENT>], preemptions: usize, lack: Option<Lack>) -> usize {
+        let left = [2, 1].map(|before| self.flag(START - before));
+        let setting = Setting { layout: self.layout(), start: START, left, deadline_ns: 0 };
+        check_in(setting, threads, |_| {}, preemptions, lack)
+    }
+
+    /// All launches of a rank, or of a lane of one.
+    fn run(self, thread: &Thread, lane: Lane) {
+        if !self.one_way || thread.world.lacks(Lack::ByLaunch) {
+            thread.world.by_dependency();
+        }
+        for launch in 0..self.launches {
+            // A rank's own tile first: others' may run at the same time, on other workers.
+            for n in 0..self.tiles {
+                self.exchange(thread, lane, Place { rank: lane.rank, tile: (lane.rank + n) % self.tiles, launch });
+            }
+            if lane.lanes > 1 {
+                // The next kernel of the stream.
+                thread.meet_lanes(lane.lanes);
+            }
+        }
+    }
+
+    /// As `SimtConsumer::collective`; pairs are checked, and not combined.
+    fn exchange(self, thread: &Thread, lane: Lane, place: Place) {
+        let world = &thread.world;
+        let number = START.wrapping_add(if world.lacks(Lack::SameLaunch) { 0 } else { place.launch });
+        let ranks = world.ranks(place.rank, self.ranks, number);
+        let (to, from) = (self.flow)(place, self.ranks);
+        thread.expect(self.flag(number));
+        let one_way = self.one_way && !world.lacks(Lack::ByLaunch);
+        // SAFETY: (of all) as the model's memory has them.
+        let exchange = unsafe { TileMessages::new(ranks, self.messages(), [place.tile; 2], one_way) };
+        // SAFETY: as above.
+        assert!(unsafe { exchange.begin(thread, thread, to) });
+        for pair in (lane.lane..self.pairs).step_by(lane.lanes as usize) {
+            for peer in (1..self.ranks).map(|n| ranks.behind(n)).filter(|&peer| to.has(peer)) {
+                // SAFETY: as above.
+                unsafe { exchange.send(thread, peer, pair, part(place, pair)) };
+            }
+        }
+        if let (true, Which::One(from)) = (world.lacks(Lack::EarlyCredit), from) {
+            let word = self.messages().word(place.rank, place.tile, maco_abi::MessageWord::Credit) / 4;
+            // SAFETY: the word that `end` publishes.
+            unsafe { thread.publish(world.at(from, word as usize), number.wrapping_add(1)) };
+        }
+        for pair in (lane.lane..self.pairs).step_by(lane.lanes as usize) {
+            for peer in (0..self.ranks).filter(|&peer| peer != place.rank && from.has(peer)) {
+                let mut found = [[0; 2]];
+                // SAFETY: as above.
+                assert!(unsafe { exchange.receive(thread, thread, peer, pair, &mut found) });
+                assert_eq!(found, [part(Place { rank: peer, ..place }, pair)], "pair {pair} of rank {peer} in launch {}", place.launch);
+            }
+        }
+        if self.one_way {
+            if lane.lanes > 1 && !world.lacks(Lack::Meet) {
+                thread.meet_lanes(lane.lanes);
+            }
+            if lane.lane == 0 && one_way {
+                // SAFETY: as above.
+                unsafe { exchange.end(thread, to, from) };
+            }
+        }
+    }
+}
+
+/// What a rank sends.
+fn part(Place { rank, tile, launch }: Place, pair: u32) -> [u32; 2] {
+    [0, 1].map(|half| launch << 16 | tile << 12 | rank << 8 | pair << 4 | half)
+}
+
+/// A rank of one lane.
+const fn alone(rank: u32) -> Lane {
+    Lane { rank, lane: 0, lanes: 1 }
+}
+
+const fn all_reduce(ranks: u32, pairs: u32, launches: u32) -> Call {
+    Call { ranks, tiles: 1, pairs, launches, one_way: false, flow: |_, _| (Which::All, Which::All) }
+}
+
+/// Two ranks, each of which sends two pairs: three launches through two places.
+pub fn all_reduce_of_two(lack: Option<Lack>) -> usize {
+    const CALL: Call = all_reduce(2, 2, 3);
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Three ranks, and three launches: a rank is at most one launch ahead of another one.
+pub fn all_reduce_of_three(lack: Option<Lack>) -> usize {
+    const CALL: Call = all_reduce(3, 1, 3);
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 0, lack)
+}
+
+/// Tiles that one rank sends each: it hears of the others by their tiles.
+pub fn all_gather(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call {
+        tiles: 2,
+        flow: |place, _| (if place.tile == place.rank { Which::All } else { Which::None }, Which::One(place.tile)),
+        ..all_reduce(2, 1, 4)
+    };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 2, lack)
+}
+
+/// From the rank before to the one behind.
+const fn ring(ranks: u32, launches: u32) -> Call {
+    let flow = |place: Place, ranks| (Which::One((place.rank + 1) % ranks), Which::One((place.rank + ranks - 1) % ranks));
+    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, flow }
+}
+
+/// Around a ring of two.
+pub fn ring_of_two(lack: Option<Lack>) -> usize {
+    const CALL: Call = ring(2, 4);
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Around a ring of three, where a rank does not hear of the one that it sends to.
+pub fn ring_of_three(lack: Option<Lack>) -> usize {
+    const CALL: Call = ring(3, 3);
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 0, lack)
+}
+
+/// One rank sends all the time, and nobody answers.
+pub fn send(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { flow: |place, _| between(place.rank, 0, 1), pairs: 2, ..ring(2, 4) };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Who has one message read may send the third one: there are two places.
+pub fn one_credit(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { flow: |place, _| between(place.rank, 0, 1), ..ring(2, 3) };
+    const FIRST: Call = Call { launches: 1, ..CALL };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| FIRST.run(thread, alone(1))], 1, lack)
+}
+
+/// What a rank does when `from` sends to `to`.
+fn between(rank: u32, from: u32, to: u32) -> (Which, Which) {
+    (if rank == from { Which::One(to) } else { Which::None }, if rank == to { Which::One(from) } else { Which::One(rank) })
+}
+
+/// The sender is another one from launch to launch, for each of which messages are numbered by themselves.
+pub fn send_by_turns(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call {
+        flow: |place, _| {
+            let from = [0, 2, 0, 0, 2][place.launch as usize];
+            between(place.rank, from, 1)
+        },
+        ..ring(3, 5)
+    };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 1, lack)
+}
+
+/// The root of two ranks is another one in the midst.
+pub fn broadcast_by_turns(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call {
+        flow: |place, _| {
+            let root = [0, 1, 0, 0, 0][place.launch as usize];
+            (if place.rank == root { Which::All } else { Which::None }, Which::One(root))
+        },
+        ..ring(2, 5)
+    };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 2, lack)
+}
+
+/// One rank sends to two others, which it does not hear of.
+pub fn broadcast(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { flow: |place, _| (if place.rank == 0 { Which::All } else { Which::None }, Which::One(0)), ..ring(3, 3) };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 0, lack)
+}
+
+const LANES: Call = Call { flow: |place, _| between(place.rank, 0, 1), pairs: 2, ..ring(2, 3) };
+
+/// The receiver has two lanes, one for each pair: one gives the credit for both.
+pub fn lanes_that_receive(lack: Option<Lack>) -> usize {
+    LANES.check(
+        &[
+            |thread| LANES.run(thread, alone(0)),
+            |thread| LANES.run(thread, Lane { rank: 1, lane: 0, lanes: 2 }),
+            |thread| LANES.run(thread, Lane { rank: 1, lane: 1, lanes: 2 }),
+        ],
+        0,
+        lack,
+    )
+}
+
+/// The sender has two lanes, each of which waits for the credit.
+pub fn lanes_that_send(lack: Option<Lack>) -> usize {
+    LANES.check(
+        &[
+            |thread| LANES.run(thread, Lane { rank: 0, lane: 0, lanes: 2 }),
+            |thread| LANES.run(thread, Lane { rank: 0, lane: 1, lanes: 2 }),
+            |thread| LANES.run(thread, alone(1)),
+        ],
+        0,
+        lack,
+    )
+}
