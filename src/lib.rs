@@ -9,7 +9,8 @@ pub use maco_device::{
     Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Channels, Collectives, Combine, Consumer, Cta, E4M3, E5M2,
     Element, Elements, Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Max, Mbarrier, Mbarriers, Mean, Min,
     MmaElement, OperandA, OperandType, Operations, Pipeline, Producer, Products, Queue, ReadTile, Reduction, Row, RowMut, S8, Scratch,
-    SharedOperand, Simt, SimtWarp, Smem, Steps, Sum, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
+    SharedOperand, Simt, SimtWarp, Smem, Steps, Sum, Swizzled, SwizzledTiles, Tf32, Tile, U8, Unchanging, Warp, Warpgroup, bf16, f16, math,
+    prepared,
 };
 pub use maco_macros::{graph, helper, megakernel, task};
 

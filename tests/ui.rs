@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use package::{FLAGS, code, target, version};
+use package::{FLAGS, code, settle, target, version};
 
 /// The compiler whose rendering the `.stderr` files hold.
 const PINNED: &str = "release: 1.95.0\n";
@@ -32,6 +32,7 @@ fn diagnostics() {
     if version().contains(PINNED) {
         // SAFETY: only the standard library reads the environment here, and it locks it.
         unsafe { env::set_var(FLAGS.0, FLAGS.1) };
+        settle();
         let cases = trybuild::TestCases::new();
         rejected.iter().for_each(|case| cases.compile_fail(case));
         return;

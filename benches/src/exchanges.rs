@@ -34,13 +34,13 @@ pub fn alone(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
     }
 }
 
-/// y = by · x
+/// [`scaled`] in narrower tiles.
 #[maco::task(tile(i = 8, j = 64))]
 pub fn scaled_narrow(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] y: Tensor<bf16, M, N>, by: f32) {
     cta.zip(x, y, |v| v * by);
 }
 
-/// A tile, then its sum over all ranks, then the next tile.
+/// [`summed`] in narrower tiles.
 #[maco::megakernel]
 pub fn summed_narrow(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
     let mut h = x;
@@ -53,7 +53,7 @@ pub fn summed_narrow(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32)
     }
 }
 
-/// The same tiles without sums.
+/// [`alone`] in narrower tiles.
 #[maco::megakernel]
 pub fn alone_narrow(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
     let mut h = x;

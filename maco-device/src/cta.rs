@@ -2,11 +2,11 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::pure::Pure;
 use crate::data::access::{Readable, Stored, TaskTile, Writable};
 use crate::data::element::{Element, MmaElement};
 use crate::data::epilogue::{Epilogue, Identity};
 use crate::data::kind::{Gemm, Has, Simt as SimtKind, Warp as WarpKind};
+use crate::data::pure::Pure;
 use crate::data::region::{ContractsWith, KeepsColumns, KeepsRows};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
@@ -19,7 +19,6 @@ use crate::simt::warp::SimtWarp;
 pub mod channels;
 pub mod collectives;
 pub mod operations;
-pub mod pure;
 
 /// The CTA (cooperative thread array) that runs a task of kind `K`, as role `R` sees it. Users write `&mut Cta`, or `&mut Cta<Gemm>`; the macro adds the rest.
 /// Products on the tensor cores are its own methods, all others those of [`Operations`](operations::Operations),

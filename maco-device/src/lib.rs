@@ -3,7 +3,7 @@
 //! CUDA API calls, planning and errors do not belong here. On `nvptx64` this crate is `no_std` and inline PTX lives in
 //! `ptx` only; on the host the role [`Cpu`] runs the same task bodies, alone or as the roles of a modelled CTA ([`modelled`]).
 #![cfg_attr(target_arch = "nvptx64", no_std)]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, auto_traits, negative_impls, stdarch_nvptx, core_float_math))]
 
 pub mod channel;
 pub mod math;
@@ -36,7 +36,6 @@ use ptx as hardware;
 pub use cta::channels::{self, Channels};
 pub use cta::collectives::Collectives;
 pub use cta::operations::Operations;
-pub use cta::pure;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
@@ -46,6 +45,7 @@ pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, Wi
 pub use data::exchange::Exchange;
 pub use data::inputs::Inputs;
 pub use data::operand_type::{AccElement, E4M3, E5M2, HalfOperandType, OperandType, Products, S8, Tf32, U8};
+pub use data::pure::{self, Unchanging};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use data::reader::OutsideRegion;
 pub use data::reader::Reader;
@@ -59,8 +59,10 @@ pub use dispatch::{
 /// Executors of [`channel`]s on a GPU.
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};
-pub use maco_abi::Slot;
+pub use maco_abi::{LEAN_WARPS, LeanCall, Slot};
 pub use operations::collective::{Max, Mean, Min, Reduction, Sum};
+/// Collectives outside of megakernels: what one executor does of a call.
+pub use operations::lean;
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

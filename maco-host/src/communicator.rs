@@ -10,6 +10,7 @@ use crate::channel::SymmetricMemory;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::PlanArena;
+use crate::lean::LeanStates;
 use crate::options::deadline_ns;
 
 /// How long ranks wait for each other where nothing else is said; `MACO_DEADLINE_SCALE` multiplies it. They start one after another.
@@ -25,6 +26,7 @@ pub struct Communicator(Arc<Inner>);
 struct Inner {
     group: Arc<Group>,
     arena: PlanArena,
+    lean: LeanStates,
 }
 
 impl Communicator {
@@ -146,11 +148,16 @@ impl Communicator {
     }
 
     fn of(group: Group) -> Communicator {
-        Communicator(Arc::new(Inner { group: Arc::new(group), arena: PlanArena::default() }))
+        Communicator(Arc::new(Inner { group: Arc::new(group), arena: PlanArena::default(), lean: LeanStates::default() }))
     }
 
     pub(crate) fn group(&self) -> &Arc<Group> {
         &self.0.group
+    }
+
+    /// What collectives outside of megakernels share.
+    pub(crate) fn lean(&self) -> &LeanStates {
+        &self.0.lean
     }
 
     pub(crate) fn arena(&self) -> &PlanArena {

@@ -17,6 +17,7 @@ mod files;
 mod gpu;
 mod graph_files;
 mod hang;
+mod lean;
 mod lower;
 mod options;
 mod plan;
@@ -37,6 +38,7 @@ pub use error::{Error, OutputFault};
 pub use files::FileError;
 pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, RankWait, Symptom};
+pub use lean::{Collecting, RankElement, Reduce};
 #[doc(hidden)]
 pub use lower::Fault;
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};

@@ -182,6 +182,9 @@ $L__BB0_1:
                 "call.uni \n\tpanics, \n\t(\n\tparam0\n\t)"
             ]
         );
+        let inline: Vec<bool> =
+            entry.body.iter().filter(|statement| statement.kind == Kind::Instruction).map(|statement| statement.inline).collect();
+        assert_eq!(inline, [true, true, false, true, true, false, false, false, false, false]);
         assert_eq!((entry.body[1].label(), entry.body[1].kind), (Some("$L__BB0_1"), Kind::Label));
         let jump = entry.body.iter().find(|statement| statement.branch().is_some()).unwrap();
         assert_eq!((jump.branch(), jump.guard), (Some("$L__BB0_1"), Some("%p1")));

@@ -17,6 +17,8 @@ pub struct Reader<'a> {
     /// What comments say about the next instruction.
     allowed: Option<&'a str>,
     tag: Option<(u32, &'a str)>,
+    /// Between the comments of LLVM around inline assembly.
+    inline: bool,
     place: Option<(u32, u32)>,
 }
 
@@ -24,7 +26,7 @@ impl<'a> Reader<'a> {
     /// At the beginning of a text.
     pub fn new(text: &'a str) -> Reader<'a> {
         let (lexer, module) = (Lexer::new(text, 0, 1), Module::default());
-        Reader { text, lexer, module, begun: None, external: false, allowed: None, tag: None, place: None }
+        Reader { text, lexer, module, begun: None, external: false, allowed: None, tag: None, inline: false, place: None }
     }
 
     fn error<T>(&self, what: impl Into<String>) -> Result<T, Error> {
@@ -147,6 +149,11 @@ impl<'a> Reader<'a> {
 
     /// What a comment says to readers of PTX.
     fn hear(&mut self, comment: &'a str, line: u32) {
+        match comment {
+            "begin inline asm" => self.inline = true,
+            "end inline asm" => self.inline = false,
+            _ => {}
+        }
         let Some(said) = comment.strip_prefix(MARK).map(str::trim) else { return };
         match said.strip_prefix("allow(").and_then(|what| what.split_once(')')) {
             Some((what, _)) => self.allowed = Some(what),
@@ -211,6 +218,7 @@ impl<'a> Reader<'a> {
             let text = self.text[begin..end].trim_end();
             let mut statement = Statement::new(kind, name, text, guard, line);
             statement.place = self.place;
+            statement.inline = self.inline;
             if let Some(comment) = self.lexer.comment_behind() {
                 self.hear(comment, line);
             }
@@ -221,7 +229,7 @@ impl<'a> Reader<'a> {
             function.body.push(statement);
         }
         self.module.stray.extend(self.tag.take());
-        self.allowed = None;
+        (self.allowed, self.inline) = (None, false);
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub struct Statement<'a> {
     pub allowed: Option<&'a str>,
     /// What a comment `// maco: …`, likewise, says that an instruction is for.
     pub tag: Option<&'a str>,
+    /// Whether it is of inline assembly, by the comments that LLVM writes around it.
+    pub inline: bool,
     /// A call of a function that never returns, as of a panic.
     pub last: bool,
     /// The line that it begins in.
@@ -44,7 +46,7 @@ impl<'a> Statement<'a> {
     /// Of text as [`Statement::text`].
     pub(crate) fn new(kind: Kind, function: &'a str, text: &'a str, guard: Option<&'a str>, line: u32) -> Statement<'a> {
         let opcode = text.split_whitespace().next().unwrap_or_default();
-        Statement { kind, function, text, opcode, guard, allowed: None, tag: None, last: false, line, place: None }
+        Statement { kind, function, text, opcode, guard, allowed: None, tag: None, inline: false, last: false, line, place: None }
     }
 
     /// The same statement in other words, which begin with its predicate: `@%p1 bra $L`, or `$L:`.
@@ -59,7 +61,14 @@ impl<'a> Statement<'a> {
         let kind = if text.ends_with(':') { Kind::Label } else { self.kind };
         let said = Statement::new(kind, self.function, text, guard, self.line);
         let same = said.opcode == self.opcode;
-        Statement { allowed: self.allowed, tag: self.tag.filter(|_| same), last: self.last && same, place: self.place, ..said }
+        Statement {
+            allowed: self.allowed,
+            tag: self.tag.filter(|_| same),
+            inline: self.inline,
+            last: self.last && same,
+            place: self.place,
+            ..said
+        }
     }
 
     /// `ld.global.b32` of `ld.global.b32 %r1, [%rd2]`.

@@ -27,7 +27,7 @@ pub struct Stall {
 }
 
 /// Why a wait ended in vain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Its deadline passed.
     Deadline,
@@ -35,6 +35,8 @@ pub enum Cause {
     Lost(u32),
     /// Nobody could have done it: it is outside of the symmetric memory.
     Outside,
+    /// The peer makes another call: in what they differ.
+    OtherCall(Box<str>),
 }
 
 impl fmt::Display for Stall {
@@ -44,6 +46,12 @@ impl fmt::Display for Stall {
             return write!(
                 f,
                 "the proxy of rank {rank} was handed a copy to rank {peer} that is not inside the symmetric memory\nhelp: see the offsets and sizes of what `put` is called with"
+            );
+        }
+        if let Cause::OtherCall(difference) = cause {
+            return write!(
+                f,
+                "rank {rank} is at `{operation}`, and rank {peer} at another call: {difference}\nhelp: all ranks make the same calls in the same order, with the same sizes, elements and operations"
             );
         }
         let place = word.map_or(String::new(), |word| format!(", in the word at byte {word} of its symmetric memory"));

@@ -1,3 +1,4 @@
 fn main() {
-    maco_build::compile("src/language.rs")
+    // A test breaks a task, to see its error.
+    maco_build::Build::new(["src/language.rs"]).faults().run()
 }

@@ -15,10 +15,28 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("tests/trybuild")
 }
 
+/// Settings of the folder in which packages of cases are built, for cargo there: no kernel is compiled, so what would compile it need not be optimised.
+pub fn settle() {
+    let folder = target().join(".cargo");
+    fs::create_dir_all(&folder).expect("cannot make the folder");
+    let (file, text) = (folder.join("config.toml"), ["maco-build", "maco-ptx", "maco-abi", "maco-graph"].map(quickly).concat());
+    // Tests do this side by side, and cargo may be reading it.
+    if !fs::read_to_string(&file).is_ok_and(|old| old == text) {
+        let new = folder.join(format!("config.toml.{}.{:?}", std::process::id(), std::thread::current().id()));
+        fs::write(&new, text).expect("cannot write the settings");
+        fs::rename(new, file).expect("cannot move the settings");
+    }
+}
+
+fn quickly(package: &str) -> String {
+    format!("[profile.dev.package.{package}]\nopt-level = 0\n")
+}
+
 /// Checks these files, each a program `case0`, `case1`, and so on, of a package of this name: what the compiler says of each, one line a diagnostic,
 /// `tests/ui/flow/a.rs:5:9: error[E0080]: evaluation panicked: MACO0007: ..`.
 pub fn check(name: &str, cases: &[PathBuf]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    settle();
     let target = target();
     let package = target.join(name);
     fs::create_dir_all(&package).expect("cannot make the package");

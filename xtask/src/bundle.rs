@@ -103,12 +103,9 @@ pub struct Built {
     pub name: String,
     /// Where it is.
     pub program: PathBuf,
-    /// The package.
-    pub package: String,
     /// Package and target, if it is a program of `tests/` in that package.
     pub integration_test: Option<(String, String)>,
-    /// Whether it is a test program.
-    pub test: bool,
+    test: bool,
 }
 
 impl Built {
@@ -172,7 +169,7 @@ pub fn executables(messages: &str) -> Vec<Built> {
             let integration_test = target.kind.iter().any(|kind| kind == "test").then(|| (package.to_owned(), target.name.clone()));
             // `gpu` of one package is not that of another.
             let name = if package == target.name { target.name } else { format!("{package}-{}", target.name) };
-            Some(Built { name, program: message.executable?, package: package.to_owned(), integration_test, test: profile.test })
+            Some(Built { name, program: message.executable?, integration_test, test: profile.test })
         })
         .collect()
 }

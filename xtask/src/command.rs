@@ -39,19 +39,6 @@ pub fn capture(command: &mut Command) -> Result<String, Failure> {
     Err(Failure::Quiet { command: shown(command), output: last_lines(&text) })
 }
 
-/// Runs with the terminal for what it says; what it printed, though it may have failed.
-pub fn messages(command: &mut Command) -> Result<(String, Result<(), Failure>), Failure> {
-    eprintln!("$ {}", shown(command));
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|source| Failure::Start { program: shown(command), source })?;
-    let failure = || Failure::Command { command: shown(command), status: output.status };
-    let result = if output.status.success() { Ok(()) } else { Err(failure()) };
-    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), result))
-}
-
 /// Runs unseen and silent, but not for ever: programs that wait for a network they do not have do not say so.
 pub fn attempt(command: &mut Command, limit: Duration) -> Result<(), Failure> {
     let mut child = command

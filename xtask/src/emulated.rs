@@ -3,26 +3,31 @@
 //! A choice of what takes seconds there. What sets real time against the device's, and what takes many multiprocessors, stays with real GPUs.
 
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
 use std::{env, fs};
 
-use crate::command::{cargo, run, shown};
+use maco_build::parallel;
+
+use crate::bundle::executables;
+use crate::command::{capture, cargo, run, shown};
 use crate::failure::Failure;
 use crate::packages::{Suite, target};
-use crate::programs::{self, Program};
-use crate::queue::{Queue, Rank};
 
 /// The package that is the driver library.
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 36] = [
+const PROGRAMS: [(&str, &str, &str); 38] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
     ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
     ("maco-host", "gpu", "gpu_captured"),
     ("maco-host", "gpu", "gpu_the_best_device"),
+    ("maco-host", "lean", "gpu::every_operation"),
+    ("maco-host", "lean", "gpu::two_communicators"),
     ("maco-host", "watchdog", "gpu"),
     ("kernels", "captures", "gpu"),
     ("kernels", "dense", "gpu"),
@@ -68,34 +73,43 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
-const SEVERAL: [(&str, &str); 2] = [("channels", "4"), ("collectives", "3")];
+const SEVERAL: [(&str, &str); 3] = [("channels", "4"), ("collectives", "3"), ("lean", "3")];
 
-/// Puts the chosen tests into the queue, programs side by side: a launch is one thread's work, and many have but one test. How many there were and which
-/// commands failed is told to `ended`, for each program.
-pub fn put_chosen<'a>(
-    suites: &[Suite],
-    programs: &[Program],
-    libraries: &Path,
-    queue: &Queue<'a>,
-    ended: impl Fn(usize, Option<String>) + Copy + Send + 'a,
-) -> Result<(), Failure> {
+/// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
+/// failed.
+pub fn run_chosen(suites: &[Suite]) -> Result<(usize, Vec<String>), Failure> {
     let library = library(suites)?;
-    for (package, program, tests) in PROGRAMS {
+    let suites = [find(suites, "maco")?, find(suites, "tests")?];
+    // Not by `cargo test` each: cargo would look at all packages every time, and only one of its commands can do that at a time.
+    let mut built = Vec::new();
+    for suite in suites {
+        built.extend(executables(&capture(cargo(&["test", "--no-run", "--message-format=json"]).args(suite.arguments()))?));
+    }
+    let one = |&(package, program, tests): &(&str, &str, &str)| {
         let missing = || Failure::Text(format!("no test program `{program}` in a package `{package}`"));
         let wanted = Some((package.to_owned(), program.to_owned()));
-        let found = programs.iter().find(|found| found.built.integration_test == wanted).ok_or_else(missing)?;
-        let mut command = found.command(libraries);
+        let found = built.iter().find(|built| built.integration_test == wanted).ok_or_else(missing)?;
+        let mut command = Command::new(&found.program);
+        command
+            .args(["--ignored", tests])
+            .current_dir(&suites.iter().find_map(|suite| suite.package(package)).ok_or_else(missing)?.directory);
         let gpus = SEVERAL.iter().find(|(of, _)| *of == program).map_or("1", |(_, gpus)| gpus);
-        command.args(["--ignored", tests]).envs(SETTINGS).env("EMU_GPUS", gpus).env("LD_LIBRARY_PATH", &library);
-        queue.put(Rank::Test, move || match programs::run(&mut command) {
-            Ok(output) => {
-                let failed = (!output.status.success()).then(|| format!("`{}` on the emulated GPU", shown(&command)));
-                ended(running(&String::from_utf8_lossy(&output.stdout)), failed);
-            }
-            Err(failure) => ended(0, Some(failure.to_string())),
-        });
+        command.envs(SETTINGS).env("EMU_GPUS", gpus).env("LD_LIBRARY_PATH", &library);
+        let begin = Instant::now();
+        let output = command.output().map_err(|source| Failure::Start { program: shown(&command), source })?;
+        let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        // In one piece, whatever ends meanwhile.
+        eprintln!("$ {}, {} s\n{errors}{text}", shown(&command), begin.elapsed().as_secs());
+        let failed = (!output.status.success()).then(|| format!("`{}` on the emulated GPU", shown(&command)));
+        Ok::<_, Failure>((running(&text), failed))
+    };
+    let (mut count, mut failed) = (0, Vec::new());
+    for ran in parallel::each(&PROGRAMS, |_| 0, one) {
+        let (tests, failure) = ran?;
+        count += tests;
+        failed.extend(failure);
     }
-    Ok(())
+    Ok((count, failed))
 }
 
 /// The number in `running 3 tests`; of a program that does not build, none.

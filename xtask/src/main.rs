@@ -5,7 +5,6 @@
 mod archive;
 mod bench;
 mod bundle;
-mod ci;
 mod command;
 mod compare;
 mod demo;
@@ -16,9 +15,7 @@ mod gpu;
 mod lint;
 mod packages;
 mod plot;
-mod programs;
 mod progress;
-mod queue;
 mod results;
 mod sanitize;
 mod setup;
@@ -58,8 +55,6 @@ enum Command {
     Test(test::Options),
     /// Checks formatting, clippy, documentation, every package's PTX, registers and spills, licences
     Lint,
-    /// `test` and `lint` at once, in less time than one after the other: what CI runs
-    Ci,
     /// Measures: products, MLPs, memory-bound tasks and decoder layers beside their peers, dispatch, plans, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -106,7 +101,6 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::demo(&options),
         Command::Test(options) => test::test(&options),
         Command::Lint => lint::lint(),
-        Command::Ci => ci::ci(),
         Command::Bench(bench) => bench::bench(&bench),
         Command::Tune(options) => bench::tune(&options),
         Command::Results(options) => results::results(&options),

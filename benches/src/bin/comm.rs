@@ -61,39 +61,50 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let own = bf16::from_f32(communicator.rank() as f32 + 1.0);
         let x = device.upload(&vec![own; (ROWS * columns) as usize], [ROWS, columns])?;
         let [mut y, mut apart] = [device.zeros::<bf16>([ROWS, columns])?, device.zeros::<bf16>([ROWS, columns])?];
-        macro_rules! both { ($summed:ident, $alone:ident) => {{
-        let asked = PlanOptions::new().communicator(communicator.clone());
-        let dims = $summed::Dims { M: ROWS, N: columns };
-        // The mean stays what it is after the first step.
-        let by = 1.0 / communicator.ranks() as f32;
-        let chain = $summed::plan_with(&device, dims, &asked)?;
-        let bound = chain.bind(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y))?;
-        let without = $alone::plan_with(&device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
-        let bound_without = without.bind(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut apart))?;
-        let mut theirs = device.zeros::<bf16>([ROWS, columns])?;
-        // The first call sets up what a capture does not allow.
-        nccl.all_reduce(&stream, &x, &mut theirs)?;
-        stream.synchronize()?;
-        let graph = CudaGraph::capture(&stream, |stream| (0..STEPS).try_for_each(|_| nccl.all_reduce(stream, &x, &mut theirs)))?;
-        let times =
-            clock.measure(&mut [&mut || Ok(bound.launch_on(&stream)?), &mut || Ok(bound_without.launch_on(&stream)?), &mut || {
-                Ok(graph.launch(&stream)?)
-            }])?;
-        chain.check()?;
-        without.check()?;
-        let mean = (communicator.ranks() + 1) as f32 / 2.0;
-        ensure!(
-            y.download()?.iter().all(|value| (value.to_f32() / mean - 1.0).abs() < 0.02),
-            "the chain computed something else than a mean"
-        );
-        let sum = mean * communicator.ranks() as f32;
-        ensure!(theirs.download()?.iter().all(|value| value.to_f32() == sum), "NCCL computed something else than the sum");
-        let inside = times[1].slope(times[0], STEPS as f64);
-        rows.push(Row::against("comm", format!("all-reduce {case} {}", stringify!($summed)), "inside", inside, "NCCL", times[2].map(|time| time / STEPS as f64)));
-        rows.push(Row::without_peer("comm", format!("tile {case}"), "step", times[1].map(|time| time / STEPS as f64)));
-        }} }
-        both!(summed, alone);
-        both!(summed_narrow, alone_narrow);
+        macro_rules! measure {
+            ($summed:ident, $alone:ident, $columns:literal) => {{
+                let case = format!("{case}, tiles of 8 x {}", $columns);
+                let asked = PlanOptions::new().communicator(communicator.clone());
+                let dims = $summed::Dims { M: ROWS, N: columns };
+                // The mean stays what it is after the first step.
+                let by = 1.0 / communicator.ranks() as f32;
+                let chain = $summed::plan_with(&device, dims, &asked)?;
+                let bound = chain.bind(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y))?;
+                let without = $alone::plan_with(&device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
+                let bound_without = without.bind(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut apart))?;
+                let mut theirs = device.zeros::<bf16>([ROWS, columns])?;
+                // The first call sets up what a capture does not allow.
+                nccl.all_reduce(&stream, &x, &mut theirs)?;
+                stream.synchronize()?;
+                let graph = CudaGraph::capture(&stream, |stream| (0..STEPS).try_for_each(|_| nccl.all_reduce(stream, &x, &mut theirs)))?;
+                let times = clock.measure(&mut [
+                    &mut || Ok(bound.launch_on(&stream)?),
+                    &mut || Ok(bound_without.launch_on(&stream)?),
+                    &mut || Ok(graph.launch(&stream)?),
+                ])?;
+                chain.check()?;
+                without.check()?;
+                let mean = (communicator.ranks() + 1) as f32 / 2.0;
+                ensure!(
+                    y.download()?.iter().all(|value| (value.to_f32() / mean - 1.0).abs() < 0.02),
+                    "the chain computed something else than a mean"
+                );
+                let sum = mean * communicator.ranks() as f32;
+                ensure!(theirs.download()?.iter().all(|value| value.to_f32() == sum), "NCCL computed something else than the sum");
+                let inside = times[1].slope(times[0], STEPS as f64);
+                rows.push(Row::against(
+                    "comm",
+                    format!("all-reduce {case}"),
+                    "inside",
+                    inside,
+                    "NCCL",
+                    times[2].map(|time| time / STEPS as f64),
+                ));
+                rows.push(Row::without_peer("comm", format!("tile {case}"), "step", times[1].map(|time| time / STEPS as f64)));
+            }};
+        }
+        measure!(summed, alone, 256);
+        measure!(summed_narrow, alone_narrow, 64);
     }
     Ok(rows)
 }

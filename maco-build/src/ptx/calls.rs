@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_poll_in_a_function_is_a_poll() {
         let found = |before: &str, behind: &str| {
-            let load = "ld.acquire.gpu.global.u32 %r1, [%rd1];\nfence.acquire.gpu;";
+            let load = "// begin inline asm\nld.acquire.gpu.global.u32 %r1, [%rd1];\n// end inline asm\nfence.acquire.gpu;";
             about_functions(&[("look", load)], before, behind).iter().any(|(_, text)| text.contains("empties the L1 cache"))
         };
         assert!(found("$L1:", "@%p1 bra $L1;") && !found("", ""));

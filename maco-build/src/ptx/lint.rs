@@ -43,6 +43,9 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             reached.extend(called.into_iter().map(|callee| (callee.name, callee)));
         }
     }
+    // Programs have PTX without comments, in which nobody sees what is inline assembly; it was looked at before.
+    let marked = ptx.contains("// begin inline asm");
+    let mut changing = Changing::default();
     for function in &module.functions {
         let mut report = Report { module: &module, findings: &mut findings };
         if !rules.allow_local_memory {
@@ -55,7 +58,7 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             pointers(function, &mut report);
         }
         cached_loads(function, &mut report);
-        statics(function, &mut report);
+        changing.look(function, of_megakernel && marked, &module);
         if !function.entry {
             waits(function, &mut report);
         }
@@ -63,6 +66,9 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             protocol::check_called(function, &mut report);
         }
     }
+    // What else there is to say of these takes them for MACO's own.
+    findings.retain(|finding| !changing.at.contains(&(finding.function.clone(), finding.place.clone())));
+    findings.extend(changing.findings);
     findings
 }
 
@@ -178,32 +184,67 @@ fn cached_loads(function: &Function<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A static that a body writes, or what it calls: others see the value or do not, and roles go different ways. Only what writes is looked for: a static that nothing
-/// writes is a constant. SIMT bodies have none either: a launch would begin with what the last one left.
-fn statics(function: &Function<'_>, report: &mut Report<'_>) {
-    let variables: BTreeSet<&str> =
-        report.module.variables.iter().filter(|variable| variable.space == ".global").map(|variable| variable.name).collect();
-    if variables.is_empty() {
-        return;
-    }
-    let mut definitions: Option<BTreeMap<&str, &str>> = None;
-    for statement in &function.body {
-        let opcode = statement.opcode();
-        let writes = ["st.", "atom.", "red."].iter().any(|start| opcode.starts_with(start)) && !opcode.starts_with("st.param");
-        let elsewhere = opcode.split('.').any(|part| part.starts_with("shared") || part == "local");
-        if !writes || elsewhere {
-            continue;
+/// What bodies change that is no tile, or what they call: others see the value or do not, and roles go different ways.
+#[derive(Default)]
+struct Changing {
+    findings: Vec<Finding>,
+    /// Functions and places of these instructions.
+    at: BTreeSet<(String, Option<String>)>,
+}
+
+impl Changing {
+    /// - Statics that are written, wherever: one that nothing writes is a constant. SIMT bodies have none either: a launch would begin with what the last one left.
+    /// - Atomics of `core` in code of a megakernel, whatever they are called in the source and wherever their address comes from. MACO's own are inline assembly.
+    fn look(&mut self, function: &Function<'_>, of_megakernel: bool, module: &Module<'_>) {
+        let globals = module.variables.iter().filter(|variable| variable.space == ".global");
+        let variables: BTreeSet<&str> = globals.map(|variable| variable.name).collect();
+        let mut definitions: Option<BTreeMap<&str, &str>> = None;
+        // Of the user's: the last line before it that is not in `core`.
+        let mut near = None;
+        for statement in &function.body {
+            let place = module.place(statement);
+            if place.as_ref().is_some_and(|place| !place.contains("/library/core/src/")) {
+                near.clone_from(&place);
+            }
+            let opcode = statement.opcode();
+            let writes = ["st.", "atom.", "red."].iter().any(|start| opcode.starts_with(start)) && !opcode.starts_with("st.param");
+            let elsewhere = opcode.split('.').any(|part| part.starts_with("shared") || part == "local");
+            let atomic = of_megakernel && of_core(statement);
+            if elsewhere || !(writes || atomic) {
+                continue;
+            }
+            let definitions = definitions.get_or_insert_with(|| self::definitions(function));
+            let text = if let Some(name) = variable(address(statement.text), &variables, definitions, 16).filter(|_| writes) {
+                let name = name.trim_end_matches("_$_0");
+                format!(
+                    "MACO0101: a static is written, `{name}`: its value is seen by some threads of a task only, and stays for the next launch; values go from one operation \
+                     to the next in tiles"
+                )
+            } else if atomic {
+                format!(
+                    "MACO0101: an atomic of `core` (`{opcode}`): its value is seen by some threads of a task only, which then go another way than the others; values go from \
+                     one operation to the next in tiles"
+                )
+            } else {
+                continue;
+            };
+            let finding = Finding { function: function.name.to_owned(), place: near.clone().or_else(|| place.clone()), text };
+            self.at.insert((finding.function.clone(), place));
+            // One line of Rust inlined a hundred times is one finding.
+            if !self.findings.contains(&finding) {
+                self.findings.push(finding);
+            }
         }
-        let definitions = definitions.get_or_insert_with(|| self::definitions(function));
-        if let Some(variable) = variable(address(statement.text), &variables, definitions, 16) {
-            let name = variable.trim_end_matches("_$_0");
-            let text = format!(
-                "MACO0101: a static is written, `{name}`: its value is seen by some threads of a task only, and stays for the next launch; values go from one operation to the \
-                 next in tiles"
-            );
-            report.add(statement, text);
-        }
     }
+}
+
+/// An access of `core::sync::atomic`, of global memory or of any.
+fn of_core(statement: &Statement<'_>) -> bool {
+    let opcode = statement.opcode();
+    let has = |qualifiers: &[&str]| opcode.split('.').any(|part| qualifiers.contains(&part));
+    let changes = opcode.starts_with("atom.") || opcode.starts_with("red.");
+    let access = opcode.starts_with("ld.") || opcode.starts_with("st.");
+    !statement.inline && statement.tag.is_none() && (changes && !has(&["async"]) || access && has(&["relaxed", "acquire", "release"]))
 }
 
 /// The variable of the module that an address is in.
@@ -379,6 +420,40 @@ mod tests {
         ] {
             assert_eq!(lint(body), Vec::<String>::new(), "{body}");
         }
+    }
+
+    #[test]
+    fn atomics_of_core_are_not_used() {
+        let lint = |entry: &str, inline: bool, text: &str| {
+            let (begin, end) = if inline { ("// begin inline asm", "// end inline asm") } else { ("", "") };
+            let ptx = format!(
+                ".version 8.6\n.target sm_90a\n.func counted(.param .b64 p)\n{{\n.loc 1 7 5\n// begin inline asm\n// end inline asm\nld.param.b64 %rd1, [p];\n.loc 2 90 1\n{begin}\n{text}\n{end}\nret;\n}}\n\
+                 .visible .entry {entry}(\n)\n{{\n.loc 1 3 1\ncall.uni counted, (%rd1);\nret;\n}}\n\
+                 .file 1 \"k.rs\"\n.file 2 \"/rust/library/core/src/sync/atomic.rs\"\n"
+            );
+            let found = check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "counted");
+            found.map(|finding| finding.to_string()).collect::<Vec<_>>()
+        };
+        // As LLVM writes loads, stores, `swap`, `fetch_add` and `compare_exchange`, of all orders.
+        for text in [
+            "ld.relaxed.sys.b32 %r1, [%rd1];",
+            "ld.acquire.sys.global.b32 %r1, [%rd1];",
+            "st.relaxed.sys.b32 [%rd1], 5;",
+            "st.release.sys.b32 [%rd1], 5;",
+            "atom.exch.b32 %r1, [%rd1], 5;",
+            "atom.global.add.u32 %r1, [%rd1], 1;",
+            "red.relaxed.gpu.add.u32 [%rd1], 1;",
+            "atom.acq_rel.sys.cas.b32 %r1, [%rd1], 5, 6;",
+        ] {
+            let found = lint("maco_k", false, text);
+            // It is all that is said of it, at the line of the user's before it.
+            let one =
+                found.len() == 1 && found[0].starts_with("k.rs:7: MACO0101: an atomic of `core`") && found[0].ends_with("(in `counted`)");
+            assert!(one, "{text}: {found:?}");
+            assert!(!lint("maco_k", true, text).iter().any(|found| found.contains("MACO0101")), "{text}");
+            assert!(!lint("k", false, text).iter().any(|found| found.contains("MACO0101")), "{text}");
+        }
+        assert_eq!(lint("maco_k", false, "st.global.b32 [%rd1], %r1;"), [""; 0]);
     }
 
     #[test]

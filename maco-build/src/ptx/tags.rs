@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn instructions_of_megakernels_say_what_they_are_for() {
         for start in TAGGED {
-            let body = format!("{start}x [%r1], %r2;");
+            let body = format!("// begin inline asm\n{start}x [%r1], %r2;\n// end inline asm");
             assert!(found("maco_k", &body).iter().any(|text| text.contains("what it is for")), "{start}");
             assert_eq!(found("k", &body), [""; 0], "{start}");
         }

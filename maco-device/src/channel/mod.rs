@@ -32,8 +32,8 @@ pub use rank_view::RankView;
 pub use semaphore::Semaphore;
 pub use slots::Slots;
 pub use tile_channel::{Order, SIGNAL, Side, TileChannel};
-pub use tile_messages::{TileMessages, Wait, Which};
-pub use watch::{Control, DEADLINE, Operation, STOPPED_BY_HOST, Stopped, Waiting, Watch};
+pub use tile_messages::{TileMessages, Which};
+pub use watch::{Control, DEADLINE, OTHER_CALL, Operation, STOPPED_BY_HOST, Stopped, Wait, Waiting, Watch};
 
 /// Whether a sequence number that was `seen` is `expected` or a later one: fewer than 2³¹ lie between them.
 #[inline(always)]

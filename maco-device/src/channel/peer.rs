@@ -84,6 +84,16 @@ impl Peer<u32> {
         // SAFETY: passed on from the caller.
         unsafe { system.store4(self.0, value) }
     }
+
+    /// Four words, in no order: `st.relaxed.sys.v4`.
+    ///
+    /// # Safety
+    /// As of [`System::store16`].
+    #[inline(always)]
+    pub unsafe fn store16<S: System>(self, system: &S, words: [u32; 4]) {
+        // SAFETY: passed on from the caller.
+        unsafe { system.store16(self.0, words) }
+    }
 }
 
 impl<const N: usize> Peer<[u32; N]> {
@@ -95,9 +105,14 @@ impl<const N: usize> Peer<[u32; N]> {
     pub unsafe fn store_words<S: System>(self, system: &S, words: [u32; N]) {
         let (fours, rest) = words.as_chunks::<4>();
         let at = self.0.cast::<u32>();
-        // SAFETY: (of both) passed on from the caller.
-        fours.iter().enumerate().for_each(|(n, four)| unsafe { system.store16(at.add(4 * n), *four) });
-        rest.iter().enumerate().for_each(|(n, word)| unsafe { system.store4(at.add(4 * fours.len() + n), *word) });
+        for (n, four) in fours.iter().enumerate() {
+            // SAFETY: passed on from the caller.
+            unsafe { system.store16(at.add(4 * n), *four) };
+        }
+        for (n, word) in rest.iter().enumerate() {
+            // SAFETY: passed on from the caller.
+            unsafe { system.store4(at.add(4 * fours.len() + n), *word) };
+        }
     }
 
     /// Loads words of data, in no order.
@@ -110,9 +125,14 @@ impl<const N: usize> Peer<[u32; N]> {
         let at = self.0.cast::<u32>();
         let (fours, rest) = words.as_chunks_mut::<4>();
         let behind = 4 * fours.len();
-        // SAFETY: (of both) passed on from the caller.
-        fours.iter_mut().enumerate().for_each(|(n, four)| *four = unsafe { system.load16(at.add(4 * n)) });
-        rest.iter_mut().enumerate().for_each(|(n, word)| *word = unsafe { system.load4(at.add(behind + n)) });
+        for (n, four) in fours.iter_mut().enumerate() {
+            // SAFETY: passed on from the caller.
+            *four = unsafe { system.load16(at.add(4 * n)) };
+        }
+        for (n, word) in rest.iter_mut().enumerate() {
+            // SAFETY: passed on from the caller.
+            *word = unsafe { system.load4(at.add(behind + n)) };
+        }
         words
     }
 }

@@ -11,17 +11,11 @@
 //! A signal is one of two words of its peer and tile, by parity too, and has the flag of its launch. The peer may be a launch ahead, which stores the other word; never two,
 //! as above. So the flag is compared for equality.
 
-use super::{RankView, System, packet, packet_data, packet_flag, reached};
+use super::{RankView, System, Wait, packet, packet_data, packet_flag, reached};
 use maco_abi::{MessageWord, Messages};
 
 /// As many pairs are received together: those of eight elements of four bytes.
 const MOST_PAIRS: usize = 4;
-
-/// How a thread waits.
-pub trait Wait {
-    /// Waits until `condition` holds; false if the ranks do not go on.
-    fn until(&self, condition: impl FnMut() -> bool) -> bool;
-}
 
 /// Some of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

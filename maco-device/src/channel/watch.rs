@@ -2,6 +2,12 @@
 
 use super::System;
 
+/// How a thread waits.
+pub trait Wait {
+    /// Waits until `condition` holds; false if the ranks do not go on.
+    fn until(&self, condition: impl FnMut() -> bool) -> bool;
+}
+
 /// What each rank has at the same place of its shared memory: whether it goes on, and what it has waited for in vain.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
@@ -21,7 +27,7 @@ pub struct Control {
     pub seen: u32,
     /// The value that was waited for.
     pub expected: u32,
-    /// [`DEADLINE`], or the lost peer plus 1.
+    /// [`DEADLINE`], [`OTHER_CALL`], or the lost peer plus 1.
     pub cause: u32,
     /// Polls in vain.
     pub polls: u32,
@@ -33,6 +39,9 @@ pub struct Control {
 pub const STOPPED_BY_HOST: u32 = u32::MAX;
 /// [`Control::cause`]: the deadline passed.
 pub const DEADLINE: u32 = 0;
+/// [`Control::cause`]: the peer made another call. Then [`Control::seen`] and [`Control::expected`] are the word [`Control::word`] of what it calls, and of what
+/// this rank does.
+pub const OTHER_CALL: u32 = u32::MAX;
 
 /// What an executor does when it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +59,16 @@ pub enum Operation {
     Flush = 5,
     /// Does not wait: the proxy was handed what it cannot do.
     Trigger = 6,
+    /// For a peer's part of a collective outside of megakernels, by its name.
+    AllReduce = 7,
+    /// As above.
+    AllGather = 8,
+    /// As above.
+    ReduceScatter = 9,
+    /// As above.
+    AllToAll = 10,
+    /// As above.
+    Broadcast = 11,
 }
 
 impl Operation {
@@ -62,6 +81,11 @@ impl Operation {
             4 => Operation::Room,
             5 => Operation::Flush,
             6 => Operation::Trigger,
+            7 => Operation::AllReduce,
+            8 => Operation::AllGather,
+            9 => Operation::ReduceScatter,
+            10 => Operation::AllToAll,
+            11 => Operation::Broadcast,
             _ => return None,
         })
     }

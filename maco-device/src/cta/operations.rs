@@ -1,7 +1,6 @@
 //! Operations on tiles: methods of `cta`, for the kinds of bodies that have them.
 
 use crate::cta::Cta;
-use crate::cta::pure::Pure;
 use crate::data::access::{
     AllApartFrom, AllReadable, AllWritable, ApartFrom, Fresh, OperandB, Readable, Results, Sources, Stored, TaskTile, Updatable, Writable,
     Written,
@@ -10,6 +9,7 @@ use crate::data::element::{Element, HalfElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::inputs::Inputs;
 use crate::data::kind::{Columns, Gemv, Has, Indexed, Kind, Rows, Several, Single, Tiles};
+use crate::data::pure::Pure;
 use crate::data::region::{Beside, OnePerRow, OneRow, RowsAreColumns, RowsOf, SameColumns, SameRows, Turned};
 use crate::data::rmsnorm;
 use crate::data::row::RowOutputs;

@@ -5,6 +5,7 @@ use crate::data::exchange::Exchange;
 #[cfg(target_arch = "nvptx64")]
 use crate::data::lane_pairs;
 use crate::data::number::Number;
+use crate::data::pure::Unchanging;
 use crate::data::unaligned;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
@@ -15,7 +16,7 @@ pub use half::{bf16, f16};
 ///
 /// # Safety
 /// Implementors are plain old data of [`Element::BYTES`] bytes, valid for any bit pattern.
-pub unsafe trait Element: Copy + Send + Sync + 'static {
+pub unsafe trait Element: Copy + Send + Sync + Unchanging + 'static {
     /// What a closure sees: `f32` for floating-point elements.
     type Value: Number;
     /// Size in bytes.

@@ -1,5 +1,7 @@
 //! Warp reductions: what lanes exchange and combine, in an order that depends on the lanes alone.
 
+use crate::data::pure::Unchanging;
+
 /// What the lanes of a warp can exchange: the state of a reduction. One word or several, each by a shuffle of its own (PTX ISA §9.7.9.6
 /// `shfl.sync`).
 #[diagnostic::on_unimplemented(
@@ -7,7 +9,7 @@
     label = "not the state of a reduction",
     note = "`fold` combines `f32`, `u32`, and tuples of two to four of these"
 )]
-pub trait Exchange: Copy {
+pub trait Exchange: Copy + Unchanging {
     /// The value of lane `lane ^ distance`.
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]

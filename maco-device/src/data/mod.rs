@@ -11,6 +11,7 @@ pub mod kind;
 pub mod lane_pairs;
 pub mod number;
 pub mod operand_type;
+pub mod pure;
 pub mod reader;
 pub mod region;
 pub mod rmsnorm;

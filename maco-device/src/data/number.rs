@@ -1,7 +1,9 @@
 //! What elements are computed as: numbers that ranks add and compare.
 
+use crate::data::pure::Unchanging;
+
 /// What elements are computed as.
-pub trait Number: Copy + Default + PartialOrd {
+pub trait Number: Copy + Default + PartialOrd + Unchanging {
     /// The sum; of integers with wrap.
     fn plus(self, other: Self) -> Self;
     /// The quotient; of integers without what is behind the point.

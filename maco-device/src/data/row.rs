@@ -2,7 +2,7 @@
 //!
 //! Lanes take blocks of eight elements in turn, aligned or not. So the order of a reduction depends on the length of the row alone.
 //! Closures of single elements run in each lane apart, while reductions need the whole warp. Such closures are `Sync` and rows are not, so none can call a
-//! reduction. Rows that come through the ring stay in shared memory and are read again in every pass. Several rows at once, and rows of tiles, are in files of their own.
+//! reduction; and they are `Unchanging`, so lanes do not part by what one of them leaves behind. Rows that come through the ring stay in shared memory and are read again in every pass. Several rows at once, and rows of tiles, are in files of their own.
 
 mod blocks;
 mod tiles;
@@ -16,6 +16,7 @@ use core::marker::PhantomData;
 use crate::data::argmax::{Entry, largest_across, largest_of, next};
 use crate::data::element::Element;
 use crate::data::exchange::{Exchange, across, eight};
+use crate::data::pure::Unchanging;
 use crate::data::region::{Like, RowsBeside};
 use crate::hardware::{fence, warp};
 use crate::math;
@@ -111,25 +112,30 @@ impl<E: Element, I> Row<'_, E, I> {
     /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, of each 65,536 elements, then these, then a butterfly), so results repeat
     /// bit for bit.
     #[inline(always)]
-    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
+    pub fn fold<S: Exchange>(
+        &self,
+        start: S,
+        f: impl Fn(E::Value) -> S + Sync + Unchanging,
+        combine: impl Fn(S, S) -> S + Sync + Unchanging,
+    ) -> S {
         self.row.fold(start, f, combine)
     }
 
     /// Sum of `f(element)`.
     #[inline(always)]
-    pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+    pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync + Unchanging) -> f32 {
         self.row.sum(f)
     }
 
     /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
     #[inline(always)]
-    pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+    pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync + Unchanging) -> f32 {
         self.row.fold(f32::NEG_INFINITY, f, math::max)
     }
 
     /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
     #[inline(always)]
-    pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+    pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync + Unchanging) -> f32 {
         self.row.fold(f32::INFINITY, f, math::min)
     }
 }
@@ -248,19 +254,24 @@ impl<E: Element> RowView<E> {
 
     /// See [`Row::fold`].
     #[inline(always)]
-    fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
+    fn fold<S: Exchange>(
+        &self,
+        start: S,
+        f: impl Fn(E::Value) -> S + Sync + Unchanging,
+        combine: impl Fn(S, S) -> S + Sync + Unchanging,
+    ) -> S {
         across(fold(*self, start, &f, &combine), &combine)
     }
 
     /// See [`Row::sum`].
     #[inline(always)]
-    pub(crate) fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+    pub(crate) fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync + Unchanging) -> f32 {
         self.fold(0.0, f, |a, b| a + b)
     }
 
     /// See [`RowMut::zip`].
     #[inline(always)]
-    pub(crate) fn zip<X: RowValues>(self, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) {
+    pub(crate) fn zip<X: RowValues>(self, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync + Unchanging) {
         each_block(&inputs, self, |j, blocks| {
             self.made::<X>(j, blocks, &f);
         });
@@ -442,7 +453,7 @@ impl<'r, E: Element, I> RowMut<'r, E, I> {
 
     /// Writes `f(j)` to every element `j`.
     #[inline(always)]
-    pub fn set(&mut self, f: impl Fn(u32) -> E::Value + Sync) {
+    pub fn set(&mut self, f: impl Fn(u32) -> E::Value + Sync + Unchanging) {
         let row = self.mine();
         let mut j = row.lane;
         while j < row.len {
@@ -464,7 +475,7 @@ impl<'r, E: Element, I> RowMut<'r, E, I> {
 
     /// Writes `f(element)` to every element: in place.
     #[inline(always)]
-    pub fn map(&mut self, f: impl Fn(E::Value) -> E::Value + Sync) {
+    pub fn map(&mut self, f: impl Fn(E::Value) -> E::Value + Sync + Unchanging) {
         let row = self.mine();
         // Each block is read and written by one lane.
         row.zip(row, f);
@@ -472,7 +483,7 @@ impl<'r, E: Element, I> RowMut<'r, E, I> {
 
     /// Writes `f(values)` to every element, where `values` are those of `inputs` at the same place: a row, a reference to one, or a tuple.
     #[inline(always)]
-    pub fn zip<X: Rows + RowsBeside<I>>(&mut self, inputs: X, f: impl Fn(<X::Views as RowValues>::Values) -> E::Value + Sync) {
+    pub fn zip<X: Rows + RowsBeside<I>>(&mut self, inputs: X, f: impl Fn(<X::Views as RowValues>::Values) -> E::Value + Sync + Unchanging) {
         self.mine().zip(inputs.views(), f);
     }
 
@@ -481,7 +492,7 @@ impl<'r, E: Element, I> RowMut<'r, E, I> {
     pub fn zip_kept<X: Rows + RowsBeside<I> + FirstRow<E>>(
         &mut self,
         inputs: X,
-        f: impl Fn(<X::Views as RowValues>::Values) -> E::Value + Sync,
+        f: impl Fn(<X::Views as RowValues>::Values) -> E::Value + Sync + Unchanging,
     ) -> Row<'_, E, I> {
         let row = self.mine();
         let (kept, inputs) = (inputs.first(), inputs.views());

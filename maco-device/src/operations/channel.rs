@@ -51,13 +51,14 @@ impl SimtConsumer {
         self.message_blocks(x, [bytes, end.bytes], |row, col, block| {
             let eight = x.block(wide, row, col);
             let eight = eight.as_ref();
-            // SAFETY: (of both) a block of the slot, of which this one is this thread's; the caller signals behind it.
             if const { E::BYTES == 1 } {
+                // SAFETY: a block of the slot, of which this one is this thread's; the caller signals behind it.
                 unsafe { end.channel.store(&system, side, count, bytes * block, [eight[0], eight[1]]) };
             } else {
                 let mut at = 0;
                 while at < const { 2 * E::BYTES } as usize {
                     let four = [eight[at], eight[at + 1], eight[at + 2], eight[at + 3]];
+                    // SAFETY: as above.
                     unsafe { end.channel.store(&system, side, count, bytes * block + 4 * at as u32, four) };
                     at += 4;
                 }
@@ -106,12 +107,13 @@ impl SimtConsumer {
         self.message_blocks(y, [bytes, end.bytes], |row, col, block| {
             let mut eight = E::Eight::default();
             let words = eight.as_mut();
-            // SAFETY: (of both) a block of the slot; this thread has waited.
             if const { E::BYTES == 1 } {
+                // SAFETY: a block of the slot; this thread has waited.
                 words.copy_from_slice(&unsafe { end.channel.load::<_, 2>(&system, side, count, bytes * block) });
             } else {
                 let mut at = 0;
                 while at < const { 2 * E::BYTES } as usize {
+                    // SAFETY: as above.
                     let four = unsafe { end.channel.load::<_, 4>(&system, side, count, bytes * block + 4 * at as u32) };
                     words[at..][..4].copy_from_slice(&four);
                     at += 4;

@@ -11,6 +11,7 @@ pub mod generic_loads;
 mod grid_stride;
 pub mod in_band_flags;
 pub mod index_add;
+pub mod lean;
 #[cfg(target_arch = "nvptx64")]
 pub mod mma_sync;
 #[cfg(not(target_arch = "nvptx64"))]

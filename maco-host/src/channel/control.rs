@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use maco_device::channel::{Control, CpuThread, DEADLINE, Operation, Peer, STOPPED_BY_HOST, System, Watch};
+use maco_abi::{LeanElement, LeanOperation, LeanReduction};
+use maco_device::channel::{Control, CpuThread, DEADLINE, OTHER_CALL, Operation, Peer, STOPPED_BY_HOST, System, Watch};
 use maco_ranks::{Arena, Cause, Error as RanksError, Failure, Group, SharedMemory, Stall};
 
 use super::backing::Backing;
@@ -161,6 +162,11 @@ impl Shared {
                 cause: match word(&raw const (*control).cause) {
                     _ if operation == Some(Operation::Trigger) => Cause::Outside,
                     DEADLINE => Cause::Deadline,
+                    OTHER_CALL => Cause::OtherCall(other_call(
+                        word(&raw const (*control).word),
+                        word(&raw const (*control).expected),
+                        word(&raw const (*control).seen),
+                    )),
                     lost => Cause::Lost(lost - 1),
                 },
             }
@@ -179,5 +185,41 @@ fn name(operation: Operation) -> &'static str {
         Operation::Room => "put (for room in the FIFO)",
         Operation::Flush => "flush",
         Operation::Trigger => "put",
+        Operation::AllReduce => "all_reduce",
+        Operation::AllGather => "all_gather",
+        Operation::ReduceScatter => "reduce_scatter",
+        Operation::AllToAll => "all_to_all",
+        Operation::Broadcast => "broadcast",
+    }
+}
+
+/// In what two calls of collectives differ: word `word` of what they say, here and there.
+fn other_call(word: u32, here: u32, there: u32) -> Box<str> {
+    match word {
+        0 => format!("{} here, {} there", called(here), called(there)),
+        1 => format!("root {here} here, {there} there"),
+        2 => format!("{here} elements here, {there} there"),
+        _ => format!("{here}·2³² elements and more here, {there}·2³² and more there"),
+    }
+    .into()
+}
+
+fn called(code: u32) -> String {
+    let operation = LeanOperation::of(code).map_or("?", |operation| match operation {
+        LeanOperation::AllReduce => "all_reduce",
+        LeanOperation::AllGather => "all_gather",
+        LeanOperation::ReduceScatter => "reduce_scatter",
+        LeanOperation::AllToAll => "all_to_all",
+        LeanOperation::Broadcast => "broadcast",
+    });
+    let element = LeanElement::of(code).map_or("?", |element| match element {
+        LeanElement::Bf16 => "bf16",
+        LeanElement::F16 => "f16",
+        LeanElement::F32 => "f32",
+        LeanElement::I32 => "i32",
+    });
+    match (LeanOperation::of(code), LeanReduction::of(code)) {
+        (Some(LeanOperation::AllReduce | LeanOperation::ReduceScatter), Some(by)) => format!("`{operation}` of {element} ({by:?})"),
+        _ => format!("`{operation}` of {element}"),
     }
 }

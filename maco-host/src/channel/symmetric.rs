@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use maco_device::channel::STOPPED_BY_HOST;
+use maco_device::channel::{CpuThread, STOPPED_BY_HOST};
 use maco_ranks::{Block, Error as RanksError, Group};
 
 use super::channels::{ChannelOptions, Channels};
@@ -137,6 +137,16 @@ impl SymmetricMemory {
     /// Two ranks that have one GPU, if there are any: the same two on all ranks.
     pub(crate) fn same_gpu(&self) -> Option<[u32; 2]> {
         self.0.arena.memory().same_gpu()
+    }
+
+    /// This thread as an executor.
+    pub(crate) fn system(&self) -> CpuThread<impl Fn() -> u32> {
+        self.0.system()
+    }
+
+    /// Why the ranks do not go on.
+    pub(crate) fn stopped(&self) -> Error {
+        self.0.stopped()
     }
 
     /// A part of every rank's memory, for the messages of a plan. All ranks call it.

@@ -77,8 +77,25 @@ impl Kernel {
         best(program.embedded.profiled, context).map(|code| Kernel::of(context, program, code, ctas)).transpose()
     }
 
+    /// Loads an entry without roles: whatever its launches need is checked by the driver.
+    pub(super) fn load_plain(context: &Arc<Context>, program: &Program) -> Result<Kernel, Error> {
+        let _entered = context.enter()?;
+        let kernel = Kernel::find(context, program, choose(context, program)?)?;
+        // As in `prepare`.
+        // SAFETY: a live function of the current context.
+        context.check("cuFuncLoad", unsafe { sys::cuFuncLoad(kernel.function) })?;
+        Ok(kernel)
+    }
+
     fn of(context: &Arc<Context>, program: &Program, code: &DeviceModule, ctas: u32) -> Result<Kernel, Error> {
         let _entered = context.enter()?;
+        let kernel = Kernel::find(context, program, code)?;
+        kernel.prepare(context, program.name, ctas)?;
+        Ok(kernel)
+    }
+
+    /// The context is entered.
+    fn find(context: &Arc<Context>, program: &Program, code: &DeviceModule) -> Result<Kernel, Error> {
         let what = || {
             format!(
                 "the device code of megakernel `{}` (PTX {})",
@@ -97,9 +114,7 @@ impl Kernel {
             CUresult::CUDA_ERROR_NOT_FOUND => return Err(missing(context, program)),
             code => context.check("cuModuleGetFunction", code)?,
         }
-        let kernel = Kernel { function, _context: context.clone() };
-        kernel.prepare(context, program.name, ctas)?;
-        Ok(kernel)
+        Ok(Kernel { function, _context: context.clone() })
     }
 
     /// Sets the shared memory and checks that all CTAs fit the GPU at once.

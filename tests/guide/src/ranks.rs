@@ -1,7 +1,7 @@
 //! What docs/guide/ranks.md shows.
 use std::sync::atomic::Ordering;
 
-use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, bf16};
+use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, Reduce, bf16};
 
 use crate::language::{exchanged, layers, row_parallel};
 
@@ -59,6 +59,17 @@ pub fn exchanged_on(ranks: &Communicator) -> Result<(Vec<f32>, Vec<f32>), Error>
     let plan = exchanged::plan_with(&device, exchanged::Dims { R: count, M: 20, N: 300 }, &options)?;
     plan.run(&x, &mut y)?;
     Ok((own, y.download()?))
+}
+
+/// Collectives without a megakernel: a mean of maxima of sums.
+pub fn collectives(ranks: &Communicator) -> Result<Vec<f32>, Error> {
+    let device = Device::cpu();
+    let mut x = device.upload(&[1.0f32, 2.0, 3.0], [3])?;
+    ranks.all_reduce(&mut x)?; // the sum over all ranks, the same bits on each
+    ranks.all_reduce_by(&mut x, Reduce::Max)?;
+    let begun = ranks.all_reduce_async(x, Reduce::Mean)?; // goes on beside this thread
+    let x = begun.wait()?; // the tensor comes back
+    x.download()
 }
 
 /// Each rank sends a number to the next one.

@@ -33,6 +33,8 @@ fn a_product_over_ranks_is_that_of_one() {
 #[test]
 fn numbers_go_round() {
     for count in [1, 2, 3] {
+        let all = Communicator::threads(count, |communicator| ranks::collectives(&communicator).unwrap()).unwrap();
+        assert!(all.iter().all(|found| *found == [1.0, 2.0, 3.0].map(|value| value * count as f32)), "{all:?}");
         let found = Communicator::threads(count, |communicator| ranks::channels(&communicator).unwrap()).unwrap();
         assert_eq!(found, (0..count).map(|rank| ((rank + count - 1) % count) as u8).collect::<Vec<_>>());
     }

@@ -295,7 +295,8 @@ fn absurd_sizes(device: &Device) {
             assert!(dense::product::plan_with(device, dense::product::Dims { M: m, K: 64, N: 64 }, &options).is_err(), "{m}");
         }
     }
-    assert!(begin.elapsed() < Duration::from_secs(20), "took {:?}", begin.elapsed());
+    let scale = std::env::var("MACO_DEADLINE_SCALE").ok().and_then(|scale| scale.trim().parse().ok()).unwrap_or(1.0);
+    assert!(begin.elapsed() < Duration::from_secs(20).mul_f64(scale), "took {:?}", begin.elapsed());
 }
 
 fn a_second_run_at_once(device: &Device) {

@@ -1,6 +1,6 @@
 //! What must hold beside the tests.
 
-pub mod ptx;
+mod ptx;
 
 use std::process::Command;
 
@@ -13,45 +13,33 @@ use crate::{fetch, setup};
 pub fn lint() -> Result<(), Failure> {
     setup::setup(false)?;
     let suites = suites()?;
-    let mut failed = before_ptx(&suites);
-    failed.extend(last(&suites));
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed)) }
-}
-
-fn check(failed: &mut Vec<String>, what: String, result: Result<(), Failure>) {
-    if let Err(failure) = result {
-        eprintln!("error: {failure}");
-        failed.push(what);
-    }
-}
-
-/// Everything but the PTX; what failed.
-pub fn before_ptx(suites: &[Suite]) -> Vec<String> {
     let mut failed = Vec::new();
-    for suite in suites {
+    let mut check = |what: String, result: Result<(), Failure>| {
+        if let Err(failure) = result {
+            eprintln!("error: {failure}");
+            failed.push(what);
+        }
+    };
+    for suite in &suites {
         // Builds nothing, and takes no target directory.
         let mut format = cargo(&["fmt", "--all", "--check", "--manifest-path"]);
-        check(&mut failed, format!("format of {}", suite.name), run(format.arg(&suite.manifest)));
+        check(format!("format of {}", suite.name), run(format.arg(&suite.manifest)));
     }
-    for suite in suites {
+    for suite in &suites {
         let mut clippy = cargo(&["clippy"]);
         let clippy = clippy.args(suite.arguments()).args(["--all-targets", "--", "-D", "warnings"]);
-        check(&mut failed, format!("clippy of {}", suite.name), run(clippy));
+        check(format!("clippy of {}", suite.name), run(clippy));
     }
-    let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-    check(&mut failed, "documentation".to_owned(), run(doc.env("RUSTDOCFLAGS", "-D warnings")));
+    check("documentation".to_owned(), run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     // Packs each as it would be published: its manifest, its files, and that it depends on nothing that is not.
-    let mut pack = cargo(&["package", "--workspace", "--exclude=xtask", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
-    check(&mut failed, "packages".to_owned(), run(&mut pack));
-    check(&mut failed, "licences".to_owned(), deny(suites));
-    failed
-}
-
-/// The PTX of all packages: build scripts have run, of tests or of Clippy. What failed.
-pub fn last(suites: &[Suite]) -> Vec<String> {
-    let mut failed = Vec::new();
-    check(&mut failed, "PTX".to_owned(), ptx::check(suites));
-    failed
+    check(
+        "packages".to_owned(),
+        run(&mut cargo(&["package", "--workspace", "--exclude=xtask", "--no-verify", "--allow-dirty", "--offline", "--quiet"])),
+    );
+    // Clippy has run the build scripts: the PTX is there.
+    check("PTX".to_owned(), ptx::check(&suites));
+    check("licences".to_owned(), deny(&suites));
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed)) }
 }
 
 /// Licences, sources and versions of every dependency; advisories need a network that CI may not have.

@@ -1,7 +1,6 @@
 //! Rules and registers of every package's PTX.
 
 use std::fs;
-use std::path::Path;
 
 use maco_build::is_only_checked;
 use maco_build::parallel;
@@ -11,31 +10,13 @@ use maco_build::ptx::{Rules, lint, ptxas};
 
 use crate::failure::Failure;
 use crate::fetch;
-use crate::packages::{Package, Suite, target};
-use crate::queue::{Queue, Rank};
+use crate::packages::{Suite, target};
 
 /// An entry of a package.
 struct Work<'a> {
     package: &'a str,
     rules: Rules,
     entry: Entry,
-}
-
-/// Has the PTX of a suite assembled while there is nothing else to do, so that [`check`] finds machine code. What fails is said there.
-pub fn put(suite: &Suite, assembler: &Path, queue: &Queue<'_>) -> Result<(), Failure> {
-    let folder = target().join("maco/sass");
-    ptxas::sweep(&folder)?;
-    let packages = suite.packages.iter().filter(|package| package.has_kernels() && !is_only_checked(&package.name));
-    for file in packages.flat_map(Package::ptx) {
-        // Its package does not build: that is said, too.
-        let Ok(ptx) = fs::read_to_string(&file) else { continue };
-        let rules = Rules::of(&ptx);
-        for entry in entries(&ptx)? {
-            let (assembler, rules, folder) = (assembler.to_owned(), rules.clone(), folder.clone());
-            queue.put(Rank::Spare, move || drop(ptxas::assemble(&assembler, &entry, &rules, &folder)));
-        }
-    }
-    Ok(())
 }
 
 /// Lints and assembles the PTX of each package that has kernels, and prints what each entry costs.

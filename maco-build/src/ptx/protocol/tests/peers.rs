@@ -83,8 +83,8 @@ fn each_rule_by_its_mistake() {
         ("fence.acquire.sys;", "fence.acquire.gpu;", "`fence.acquire.sys` belongs"),
         ("fence.release.sys;\n", "", "`fence.release.sys` belongs"),
         ("fence.release.sys;", "fence.release.gpu;", "`fence.release.sys` belongs"),
-        ("// maco: get.sys\nld.relaxed.sys.global.v4", "ld.relaxed.sys.global.v4", "does not say what it is for"),
-        ("// maco: stop.sys\n", "", "does not say what it is for"),
+        ("// maco: get.sys\nld.relaxed.sys.global.v4", "// begin inline asm\nld.relaxed.sys.global.v4", "does not say what it is for"),
+        ("// maco: stop.sys\n", "// begin inline asm\n", "does not say what it is for"),
         // Data that has not arrived.
         ("bar.warp.sync -1;\n// maco: signal.sys", "cp.async.bulk.wait_group.read 0;\n// maco: signal.sys", "wait_group.read"),
         ("fence.release.sys;", "cp.async.bulk.wait_group.read 0;\nfence.release.sys;", "wait_group.read"),

@@ -1,5 +1,11 @@
 //! What a body may hold: nothing that can change behind its outline.
 
+#[cfg(target_arch = "nvptx64")]
+mod unchanging;
+
+#[cfg(target_arch = "nvptx64")]
+pub use unchanging::Unchanging;
+
 /// What closures of operations hold, and what bodies name: numbers, tiles and functions, which are copied. What can change is not copied: a cell, an atomic.
 ///
 /// All roles run a body's outline, and one of them its closures. A value that a closure left behind would be seen by that role alone.
@@ -10,12 +16,19 @@
     note = "a constant of a type of your own derives `Clone` and `Copy`; what a closure needs of a result is asked for before it: `let cols = y.cols();`",
     note = "numbers from outside are copied into a closure; values go from one operation to the next in tiles"
 )]
-pub trait Pure: Copy + 'static {}
+pub trait Pure: Copy + Unchanging + 'static {}
 
 #[diagnostic::do_not_recommend]
-impl<T: Copy + 'static> Pure for T {}
+impl<T: Copy + Unchanging + 'static> Pure for T {}
 
 /// For generated code, which never runs: whether what a body names is [`Pure`], such as a constant or a static.
 #[doc(hidden)]
 #[inline(always)]
 pub fn named<T: Pure>(_: T) {}
+
+/// What has no atomic or cell in it, nor behind its references and pointers. Device code checks it of what closures hold; here it is so of every type.
+#[cfg(not(target_arch = "nvptx64"))]
+pub trait Unchanging {}
+
+#[cfg(not(target_arch = "nvptx64"))]
+impl<T: ?Sized> Unchanging for T {}
