@@ -12,6 +12,22 @@ pub fn all_reduce(cta: &mut Cta, #[read(i, j)] part: Tensor<E, M, N>, #[write(i,
     cta.all_reduce(part, y, Sum)
 }
 
+/// sum = the sum of `part` over all ranks + residual, each of both sums rounded to E, and y = [`rmsnorm`](fn@crate::rmsnorm) of the rounded sum: what is behind the
+/// last product of attention and of a feed-forward layer that ranks share, in one task. `part` is placed `.partial(Sum)`. Errors, NaN and infinities as of
+/// [`add_rmsnorm`](fn@crate::add_rmsnorm), whose bits `sum` has; squares are added in another order.
+#[maco_macros::task(crate = crate, tile(i = 1), E in [bf16, f16, f32])]
+pub fn all_reduce_add_rmsnorm(
+    cta: &mut Cta,
+    #[read(i, ..)] part: Tensor<E, M, N>,
+    #[read(i, ..)] residual: Tensor<E, M, N>,
+    #[read(..)] weight: Tensor<E, N>,
+    #[write(i, ..)] sum: Tensor<E, M, N>,
+    #[write(i, ..)] y: Tensor<E, M, N>,
+    epsilon: f32,
+) {
+    cta.all_reduce_add_rmsnorm(part, residual, weight, sum, y, epsilon)
+}
+
 /// y = the mean of `part` over all ranks; `part` is placed `.partial(Sum)` or `.partial(Mean)`.
 #[maco_macros::task(crate = crate, tile(i = 8 | 64, j = 256), E in [bf16, f16, f32])]
 pub fn all_reduce_mean(cta: &mut Cta, #[read(i, j)] part: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {

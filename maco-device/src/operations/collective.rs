@@ -9,6 +9,7 @@
 use crate::channel::CpuThread;
 use crate::channel::{RankView, TileMessages, Wait, Which};
 use crate::data::element::Element;
+use crate::data::inputs::Inputs;
 use crate::data::number::Number;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
@@ -98,22 +99,25 @@ pub struct Flow {
 }
 
 /// Blocks that a thread loads together.
-const TOGETHER: usize = 4;
+pub(super) const TOGETHER: usize = 4;
+
+/// Blocks that a thread has made together.
+pub(super) type Values<E> = [[<E as Element>::Value; 8]; TOGETHER];
 
 /// Blocks of a thread that are handled together. Those behind the last one are the first one again: what is loaded there is not used.
 #[derive(Clone, Copy)]
-struct Turn {
+pub(super) struct Turn {
     /// Row, and which block of it.
-    at: [(u32, u32); TOGETHER],
+    pub(super) at: [(u32, u32); TOGETHER],
     /// Which block of the tile.
     number: [u32; TOGETHER],
     /// Whether there is one; there is a first one.
-    there: [bool; TOGETHER],
+    pub(super) there: [bool; TOGETHER],
 }
 
 /// A thread's way through the blocks of a tile.
 #[derive(Clone, Copy)]
-struct Turns {
+pub(super) struct Turns {
     walk: GridStride,
     rows: u32,
     threads: u32,
@@ -125,7 +129,7 @@ struct Turns {
 
 impl Turns {
     #[inline(always)]
-    const fn any(&self) -> bool {
+    pub(super) const fn any(&self) -> bool {
         self.at.0 < self.rows
     }
 
@@ -136,7 +140,7 @@ impl Turns {
 
     /// The next one, if there is [any](Turns::any).
     #[inline(always)]
-    fn next(&mut self) -> Turn {
+    pub(super) fn next(&mut self) -> Turn {
         let mut turn = Turn { at: [self.at; TOGETHER], number: [self.number; TOGETHER], there: [false; TOGETHER] };
         turn.there[0] = true;
         self.step();
@@ -153,7 +157,12 @@ impl Turns {
 
     /// The blocks of a turn; `wide`: as [`Tile::block`].
     #[inline(always)]
-    fn load<E: Element, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, wide: bool, turn: &Turn) -> [E::Eight; TOGETHER] {
+    pub(super) fn load<E: Element, const A: usize, const B: usize>(
+        &self,
+        x: Tile<E, A, B>,
+        wide: bool,
+        turn: &Turn,
+    ) -> [E::Eight; TOGETHER] {
         let mut eight = [E::Eight::default(); TOGETHER];
         if self.whole {
             let mut n = 0;
@@ -168,6 +177,31 @@ impl Turns {
             eight[0] = x.block(wide, row, 8 * beside);
         }
         eight
+    }
+
+    /// Writes the blocks of a turn that there are; `wide`: as [`Tile::put_block`].
+    ///
+    /// # Safety
+    /// Nobody else writes this thread's blocks of `y`, which has the size that the turns are of.
+    #[inline(always)]
+    pub(super) unsafe fn put<E: Element, const I: usize, const J: usize>(
+        &self,
+        y: Tile<E, I, J>,
+        wide: bool,
+        turn: &Turn,
+        values: Values<E>,
+    ) {
+        let mut n = 0;
+        while n < TOGETHER {
+            let (row, beside) = turn.at[n];
+            // SAFETY: (of both) this thread's block. Whole blocks are inside the tile, in a row and aligned.
+            if self.whole & turn.there[n] {
+                unsafe { E::store8(y.pointer(row as i32, 8 * beside as i32), values[n]) };
+            } else if n == 0 {
+                unsafe { y.put_block(wide, row, 8 * beside, values[n]) };
+            }
+            n += 1;
+        }
     }
 }
 
@@ -208,6 +242,38 @@ impl SimtConsumer {
         flow: Flow,
         op: O,
     ) {
+        let (wide, turns) = (y.wide(), self.turns(y, x.wide() & y.wide() & x.covers(y.rows(), y.cols())));
+        let keep = |turn: &Turn, (), values: Values<E>| {
+            // SAFETY: tiles of one grid do not overlap.
+            unsafe { turns.put(y, wide, turn, values) };
+        };
+        self.exchange::<E, O, _, A, B, I, J>(x, turns, task, flow, op, |_| (), keep);
+    }
+
+    /// This thread's way through the blocks of `y`; `wide`: all tiles have them at 16-byte boundaries, and all of them.
+    #[inline(always)]
+    pub(super) fn turns<E: Element, const I: usize, const J: usize>(self, y: Tile<E, I, J>, wide: bool) -> Turns {
+        let cols = y.cols();
+        let rows = if cols == 0 { 0 } else { y.rows() };
+        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
+        let whole = wide & cols.is_multiple_of(8);
+        Turns { walk, rows, threads: self.threads, at: walk.start(self.thread), number: self.thread, whole }
+    }
+
+    /// Sends this thread's blocks of `x` and receives those of a tile of `I` × `J` elements, as `flow` says; `keep` gets them turn by turn, reduced by `op`, with what
+    /// `ahead` has loaded before they come. Whether all have come: if not, the launch is aborted.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "what an exchange is, and what is done with it")]
+    pub(super) fn exchange<E: Element, O: Reduction<E::Value>, L, const A: usize, const B: usize, const I: usize, const J: usize>(
+        self,
+        x: Tile<E, A, B>,
+        turns: Turns,
+        task: Task,
+        flow: Flow,
+        op: O,
+        ahead: impl Fn(&Turn) -> L,
+        keep: impl FnMut(&Turn, L, Values<E>),
+    ) -> bool {
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;
         let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
@@ -218,11 +284,6 @@ impl SimtConsumer {
         // The plan says so of large tiles only: those of other tasks have no code for it.
         let large = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) };
         let exchange = Exchange { ranks, flow, messages: exchange, signalled: large && !flow.one_way && exchange.is_signalled() };
-        let cols = y.cols();
-        let rows = if cols == 0 { 0 } else { y.rows() };
-        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
-        let whole = x.wide() & y.wide() & cols.is_multiple_of(8) & (x.rows() >= rows) & (x.cols() >= cols);
-        let turns = Turns { walk, rows, threads: self.threads, at: walk.start(self.thread), number: self.thread, whole };
         // All threads come to each barrier, also when the launch is aborted, and those without a block.
         let sent = exchange.send(x, turns);
         if exchange.signalled {
@@ -232,7 +293,7 @@ impl SimtConsumer {
                 unsafe { exchange.messages.signal(&system(), flow.to) };
             }
         }
-        let arrived = sent && exchange.receive(x, y, turns, op);
+        let arrived = sent && exchange.receive(x, turns, op, ahead, keep);
         if flow.one_way {
             self.sync();
             if self.thread == 0 && arrived {
@@ -240,6 +301,7 @@ impl SimtConsumer {
                 unsafe { exchange.messages.end(&system(), flow.to, flow.from) };
             }
         }
+        arrived
     }
 }
 
@@ -328,16 +390,17 @@ impl Exchange {
         }
     }
 
-    /// Makes this thread's blocks of `y`; `false` if the launch is aborted.
+    /// Makes this thread's blocks, and has them kept; `false` if the launch is aborted.
     #[inline(always)]
-    fn receive<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
+    fn receive<E: Element, O: Reduction<E::Value>, L, const A: usize, const B: usize>(
         &self,
         x: Tile<E, A, B>,
-        y: Tile<E, I, J>,
         mut turns: Turns,
         op: O,
+        ahead: impl Fn(&Turn) -> L,
+        mut keep: impl FnMut(&Turn, L, Values<E>),
     ) -> bool {
-        let (wide, put) = (x.wide(), y.wide());
+        let wide = x.wide();
         let RankView { rank, ranks: count, .. } = self.ranks;
         // SAFETY: these ranks send to this one.
         if self.signalled && !unsafe { self.messages.wait(&system(), &UntilAbort, self.flow.from) } {
@@ -345,6 +408,7 @@ impl Exchange {
         }
         while turns.any() {
             let turn = turns.next();
+            let loaded = ahead(&turn);
             // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
             let mut all = [E::open(E::Eight::default()); TOGETHER];
             let (mut any, mut from) = (false, 0);
@@ -366,18 +430,8 @@ impl Exchange {
                 }
                 from += 1;
             }
-            let mut n = 0;
-            while n < TOGETHER {
-                if any & turn.there[n] {
-                    let ((row, beside), values) = (turn.at[n], all[n].map(|value| op.finish(value, count)));
-                    // SAFETY: (of both) this thread's block; tiles of one grid do not overlap. Whole blocks are inside the tile, in a row and aligned.
-                    if turns.whole {
-                        unsafe { E::store8(y.pointer(row as i32, 8 * beside as i32), values) };
-                    } else if n == 0 {
-                        unsafe { y.put_block(put, row, 8 * beside, values) };
-                    }
-                }
-                n += 1;
+            if any {
+                keep(&turn, loaded, all.map(|block| block.map(|value| op.finish(value, count))));
             }
         }
         true

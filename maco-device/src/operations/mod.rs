@@ -2,6 +2,7 @@
 //!
 //! Which role takes part in what does not belong here: see [`crate::role`].
 
+mod all_reduce_rmsnorm;
 pub mod channel;
 pub mod collective;
 pub mod column_reduction;

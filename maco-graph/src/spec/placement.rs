@@ -136,6 +136,7 @@ impl Collective {
     pub fn named(name: &str, reduction: Reduction) -> Option<Collective> {
         Some(match name {
             "all_reduce" => Collective::AllReduce(reduction),
+            "all_reduce_add_rmsnorm" => Collective::AllReduce(Reduction::Sum),
             "reduce_scatter" => Collective::ReduceScatter(reduction),
             "all_gather" => Collective::AllGather,
             "all_to_all" => Collective::AllToAll,
@@ -156,7 +157,7 @@ impl Collective {
         }
     }
 
-    /// Whether what it reads may be placed like this.
+    /// Whether what ranks exchange, the first tensor that it reads, may be placed like this.
     pub const fn takes(self, placement: Placement) -> bool {
         match (self, placement) {
             (Collective::AllReduce(reduction) | Collective::ReduceScatter(reduction), Placement::Partial(of)) => reduction.reduces(of),

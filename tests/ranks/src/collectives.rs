@@ -101,6 +101,33 @@ pub fn small_gather(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(r, 
     cta.all_gather(x, y)
 }
 
+macro_rules! norms {
+    ($name:ident, $element:ident) => {
+        /// An all-reduce, a residual and its RMSNorm, in one task and in two.
+        #[maco::megakernel]
+        pub fn $name(
+            #[shard(0)] x: In<$element, M, N>,
+            residual: In<$element, M, N>,
+            weight: In<$element, N>,
+            sum: Out<$element, M, N>,
+            y: Out<$element, M, N>,
+            sum_of_two: Out<$element, M, N>,
+            y_of_two: Out<$element, M, N>,
+            epsilon: f32,
+        ) {
+            let part = temp::<$element, M, N>().partial(Sum);
+            copy(x, part);
+            all_reduce_add_rmsnorm(part, residual, weight, sum, y, epsilon);
+            let whole = temp::<$element, M, N>();
+            all_reduce(part, whole);
+            add_rmsnorm(whole, residual, weight, sum_of_two, y_of_two, epsilon);
+        }
+    };
+}
+norms!(norm_of_bf16, bf16);
+norms!(norm_of_f16, f16);
+norms!(norm_of_f32, f32);
+
 /// What one rank sends to others, who do not answer: by scalars that change from launch to launch.
 #[maco::megakernel]
 pub fn one_way(

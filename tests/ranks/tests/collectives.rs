@@ -13,7 +13,7 @@ fn shapes() -> &'static [[u64; 2]] {
     if short() { &SHAPES[2..5] } else { &SHAPES }
 }
 
-everywhere!(of_bf16, of_f16, of_f32, of_i32, large, one_way, chains, bits_are_the_same);
+everywhere!(of_bf16, of_f16, of_f32, of_i32, large, norms, one_way, chains, bits_are_the_same);
 
 macro_rules! of_element {
     ($name:ident, $element:ty) => {
@@ -110,6 +110,63 @@ fn large(world: &World) {
             let sum32 = sum32.download().unwrap();
             let expected = (0..elements).map(|at| every().map(|rank| of(rank, at)).sum::<i64>() as f32);
             assert_eq!(sum32, expected.collect::<Vec<f32>>(), "all_reduce of f32 [{m}, {n}] of rank {rank} of {ranks}, launch {launch}");
+        }
+    }
+}
+
+/// Rows of one block, of several for each thread, and what no block divides.
+const ROWS: [[u64; 2]; 6] = [[1, 1], [0, 3], [7, 9], [6, 6144], [3, 1025], [2, 20_003]];
+
+fn norms(world: &World) {
+    for &[m, n] in if short() { &ROWS[2..5] } else { &ROWS[..] } {
+        norm::<bf16>(world, [m, n], 0.005, |device, options| {
+            let plan = collectives::norm_of_bf16::plan_with(device, collectives::norm_of_bf16::Dims { M: m, N: n }, options).unwrap();
+            Box::new(move |[x, residual, weight], [sum, y, sum_of_two, y_of_two]| {
+                plan.run(x, residual, weight, sum, y, sum_of_two, y_of_two, 1e-5).unwrap();
+            })
+        });
+        norm::<f16>(world, [m, n], 0.001, |device, options| {
+            let plan = collectives::norm_of_f16::plan_with(device, collectives::norm_of_f16::Dims { M: m, N: n }, options).unwrap();
+            Box::new(move |[x, residual, weight], [sum, y, sum_of_two, y_of_two]| {
+                plan.run(x, residual, weight, sum, y, sum_of_two, y_of_two, 1e-5).unwrap();
+            })
+        });
+        norm::<f32>(world, [m, n], 1e-5, |device, options| {
+            let plan = collectives::norm_of_f32::plan_with(device, collectives::norm_of_f32::Dims { M: m, N: n }, options).unwrap();
+            Box::new(move |[x, residual, weight], [sum, y, sum_of_two, y_of_two]| {
+                plan.run(x, residual, weight, sum, y, sum_of_two, y_of_two, 1e-5).unwrap();
+            })
+        });
+    }
+}
+
+type RunNorm<E> = Box<dyn FnMut([&maco::Tensor<E>; 3], [&mut maco::Tensor<E>; 4])>;
+
+/// One task and two have the same sums, and the norm is that of a row in `f64` to `error` of the largest.
+fn norm<E: Value + TensorElement>(world: &World, [m, n]: [u64; 2], error: f64, plan: impl Fn(&Device, &PlanOptions) -> RunNorm<E>) {
+    let (rank, ranks, device) = (world.communicator.rank(), world.communicator.ranks(), &world.device);
+    let mut run = plan(device, &world.options);
+    for launch in 0..if short() { 2 } else { 4 } {
+        let x = device.upload(&numbers::<E>(rank, m * n, launch), [m, n]).unwrap();
+        let residual = device.upload(&numbers::<E>(0, m * n, launch + 50), [m, n]).unwrap();
+        let weight = device.upload(&numbers::<E>(0, n, launch + 60), [n]).unwrap();
+        let [mut sum, mut y, mut sum_of_two, mut y_of_two] =
+            [(); 4].map(|()| device.upload(&vec![E::of(99); (m * n) as usize], [m, n]).unwrap());
+        run([&x, &residual, &weight], [&mut sum, &mut y, &mut sum_of_two, &mut y_of_two]);
+        let (sum, two, y) = (sum.download().unwrap(), sum_of_two.download().unwrap(), y.download().unwrap());
+        let expected = |at: u64| (0..ranks).map(|rank| number(rank, at, launch)).sum::<i64>() + number(0, at, launch + 50);
+        for row in 0..m {
+            let sums: Vec<f64> = (0..n).map(|col| expected(row * n + col) as f64).collect();
+            let factor = 1.0 / (sums.iter().map(|v| v * v).sum::<f64>() / n as f64 + 1e-5).sqrt();
+            for col in 0..n {
+                let at = (row * n + col) as usize;
+                let place = format!("[{m}, {n}] of rank {rank} of {ranks}, launch {launch}, row {row}, column {col}");
+                assert_eq!(sum[at], E::of(expected(at as u64)), "sum {place}");
+                assert_eq!(sum[at], two[at], "sum of two tasks {place}");
+                let normed = sums[col as usize] * factor * number(0, col, launch + 60) as f64;
+                let found = y[at].number();
+                assert!((found - normed).abs() <= error * (1.0 + normed.abs()), "norm {place}: {found}, not {normed}");
+            }
         }
     }
 }

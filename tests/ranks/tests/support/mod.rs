@@ -9,31 +9,47 @@ use maco::{Communicator, Device, PlanOptions, bf16, f16};
 /// An element as small whole numbers.
 pub trait Value: Copy + PartialEq + Debug {
     fn of(number: i64) -> Self;
+    fn number(self) -> f64;
 }
 
 impl Value for bf16 {
     fn of(number: i64) -> bf16 {
         bf16::from_f32(number as f32)
     }
+    fn number(self) -> f64 {
+        self.to_f64()
+    }
 }
 impl Value for f16 {
     fn of(number: i64) -> f16 {
         f16::from_f32(number as f32)
+    }
+    fn number(self) -> f64 {
+        self.to_f64()
     }
 }
 impl Value for f32 {
     fn of(number: i64) -> f32 {
         number as f32
     }
+    fn number(self) -> f64 {
+        self.into()
+    }
 }
 impl Value for i8 {
     fn of(number: i64) -> i8 {
         number as i8
     }
+    fn number(self) -> f64 {
+        self.into()
+    }
 }
 impl Value for i32 {
     fn of(number: i64) -> i32 {
         number as i32
+    }
+    fn number(self) -> f64 {
+        self.into()
     }
 }
 
