@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use benches::exchanges::{STEPS, alone, alone_narrow, summed, summed_narrow};
 use benches::nccl::Nccl;
+use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
-use benches::timing::Measured;
 use clap::Parser;
-use maco::{Arguments, Communicator, CudaGraph, Device, Event, PlanOptions, Stream, bf16};
+use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16};
 
 /// Measures sums over ranks: threads of this process, each with a GPU.
 ///
@@ -30,8 +30,6 @@ struct Options {
     kib: Vec<u64>,
 }
 
-/// Rounds that do not count: clocks, the first launches, NCCL's set-up.
-const WARM_UP: usize = 20;
 const ROWS: u64 = 8;
 
 fn main() -> anyhow::Result<()> {
@@ -49,7 +47,7 @@ fn main() -> anyhow::Result<()> {
 fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec<Row>> {
     let device = Device::gpu(communicator.local_rank())?;
     let stream = Stream::new(&device)?;
-    let clock = Clock { communicator, stream: &stream, begin: Event::new(&device)?, end: Event::new(&device)?, rounds: options.rounds };
+    let clock = RankClock::new(communicator, &device, &stream, options.rounds)?;
     let nccl = Nccl::new(communicator)?;
     // Room for the messages of all steps: from every rank and twice, and of small tiles packets, half of which are flags.
     let most = options.kib.iter().max().copied().unwrap_or(0) << 10;
@@ -107,38 +105,4 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         measure!(summed_narrow, alone_narrow, 64);
     }
     Ok(rows)
-}
-
-/// Times what all ranks launch alike.
-struct Clock<'a> {
-    communicator: &'a Communicator,
-    stream: &'a Stream,
-    begin: Event,
-    end: Event,
-    rounds: usize,
-}
-
-impl Clock<'_> {
-    /// Microseconds of each, in turn; of each round that of the rank that took longest.
-    fn measure(&self, systems: &mut [&mut dyn FnMut() -> anyhow::Result<()>]) -> anyhow::Result<Vec<Measured>> {
-        let mut times = vec![Vec::new(); systems.len()];
-        for round in 0..WARM_UP + self.rounds {
-            for (system, times) in systems.iter_mut().zip(&mut times) {
-                // Ranks begin together, as far as the host can see to it.
-                self.communicator.barrier()?;
-                self.begin.record(self.stream)?;
-                system()?;
-                self.end.record(self.stream)?;
-                self.end.synchronize()?;
-                let own = self.end.since(&self.begin)?.as_secs_f64() * 1e6;
-                let all = self.communicator.all_gather_bytes(&own.to_le_bytes())?;
-                let time = |bytes: &Vec<u8>| bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)).context("a rank gave no time");
-                let all = all.iter().map(time).collect::<anyhow::Result<Vec<_>>>()?;
-                if round >= WARM_UP {
-                    times.push(all.into_iter().fold(0.0, f64::max));
-                }
-            }
-        }
-        Ok(times.iter().map(|times| Measured::of(times)).collect())
-    }
 }
