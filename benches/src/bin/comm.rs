@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use benches::exchanges::{STEPS, alone, alone_narrow, summed, summed_narrow};
+use benches::exchanges::{STEPS, alone, alone_narrow, normed, summed, summed_narrow};
 use benches::nccl::Nccl;
 use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
@@ -104,5 +104,29 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         measure!(summed, alone, 256);
         measure!(summed_narrow, alone_narrow, 64);
     }
+    rows.extend(norms(communicator, &device, &stream, &clock)?);
     Ok(rows)
+}
+
+/// All-reduce, residual and RMSNorm of 6 rows of 6144, as a layer of a decoder has them.
+fn norms(communicator: &Communicator, device: &Device, stream: &Stream, clock: &RankClock<'_>) -> anyhow::Result<[Row; 1]> {
+    let [m, n] = [6, 6144];
+    let asked = PlanOptions::new().communicator(communicator.clone());
+    let ones = device.upload(&vec![bf16::ONE; (m * n) as usize], [m, n])?;
+    let weight = device.upload(&vec![bf16::ONE; n as usize], [n])?;
+    let (mut sums, mut y, mut apart) = (device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, n])?);
+    let plan = normed::plan_with(device, normed::Dims { M: m, N: n }, &asked)?;
+    let arguments = Arguments::new().tensor(&ones).tensor(&ones).tensor(&weight).tensor_mut(&mut sums).tensor_mut(&mut y);
+    let bound = plan.bind(arguments.scalar(1.0f32))?;
+    let without = alone::plan_with(device, alone::Dims { M: m, N: n }, &asked)?;
+    let bound_without = without.bind(Arguments::new().tensor(&ones).scalar(1.0f32).tensor_mut(&mut apart))?;
+    let times = clock.measure(&mut [&mut || Ok(bound.launch_on(stream)?), &mut || Ok(bound_without.launch_on(stream)?)])?;
+    plan.check()?;
+    without.check()?;
+    // Each step adds one of each rank to the residual, and a row of equal elements is normed to ones.
+    let sum = 1.0 + (STEPS as u32 * communicator.ranks()) as f32;
+    ensure!(sums.download()?.iter().all(|value| (value.to_f32() / sum - 1.0).abs() < 0.02), "the chain computed other sums");
+    ensure!(y.download()?.iter().all(|value| (value.to_f32() - 1.0).abs() < 0.01), "the chain computed something else than ones");
+    let case = format!("all-reduce, residual and RMSNorm {m} x {n}, {} ranks", communicator.ranks());
+    Ok([Row::without_peer("comm", case, "inside", times[1].slope(times[0], STEPS as f64))])
 }
