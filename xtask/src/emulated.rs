@@ -50,6 +50,7 @@ const PROGRAMS: [(&str, &str, &str); 38] = [
     ("profiled", "profile", "gpu_warps"),
     ("ranks", "collectives", "gpu::chains"),
     ("ranks", "collectives", "gpu::large"),
+    ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
