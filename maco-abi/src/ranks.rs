@@ -52,9 +52,7 @@ pub struct Messages {
     pub first: u32,
     /// How many ranks may send a message of one tile: all, or 1 where the tile says which. 2 of a port channel: its slots for what comes, and those that the proxy copies
     /// from.
-    pub sources: u16,
-    /// 1 of data with [signals](Messages::signal), 0 of packets.
-    pub signalled: u16,
+    pub sources: u32,
 }
 
 /// What a rank counts of messages that nobody answers, for each peer and tile. Those that all answer are numbered by their launch and need no counts: the signals of large
@@ -82,9 +80,8 @@ impl Messages {
 
     /// Where a rank has message `number` of `tile` from rank `source`.
     pub const fn message(self, number: u32, source: u32, tile: u32) -> u64 {
-        let sources = self.sources as u32;
-        let source = if sources == 1 { 0 } else { source };
-        self.offset + (((number % 2) * sources + source) as u64 * self.tiles as u64 + tile as u64) * self.bytes as u64
+        let source = if self.sources == 1 { 0 } else { source };
+        self.offset + (((number % 2) * self.sources + source) as u64 * self.tiles as u64 + tile as u64) * self.bytes as u64
     }
 
     /// Where a rank has a word of `peer` and `tile`.
@@ -108,7 +105,8 @@ impl Messages {
     }
 }
 
-/// Least bytes of a tile that goes as data with a signal, where all ranks answer. Of smaller ones a packet's flag is there sooner.
+/// Least bytes of a tile that goes as data with a signal, where all ranks answer, and by two tasks: one sends it, the other receives. Of smaller ones a packet's flag is
+/// there sooner.
 pub const SIGNALLED_BYTES: u64 = 16 * 1024;
 
 /// Whether a tile of so many rows and columns, as its task says them, and bytes of an element goes so. One without a size does not.
@@ -143,8 +141,8 @@ mod tests {
         /// No two of them share a byte, and all are inside.
         #[test]
         fn places_are_apart(ranks in 1u32..9, all: bool, tiles in 1u32..20, pairs in 1u32..9, offset in 0u64..1 << 40) {
-            let sources = if all { ranks as u16 } else { 1 };
-            let messages = Messages { offset, bytes: 16 * pairs, tiles, grid: [1, 1], first: 0, sources, signalled: 0 };
+            let sources = if all { ranks } else { 1 };
+            let messages = Messages { offset, bytes: 16 * pairs, tiles, grid: [1, 1], first: 0, sources };
             let mut places: Vec<(u64, u64)> = Vec::new();
             for rank in 0..ranks {
                 for tile in 0..tiles {
@@ -162,15 +160,15 @@ mod tests {
 
         /// The signals of two launches are two words of their peer and tile; the one after has that of the first again.
         #[test]
-        fn signals_are_apart(tiles in 1u32..20, sources in 1u16..9, number: u32, offset in 0u64..1 << 40) {
-            let messages = Messages { offset, bytes: 32, tiles, grid: [1, 1], first: 0, sources, signalled: 1 };
+        fn signals_are_apart(tiles in 1u32..20, sources in 1u32..9, number: u32, offset in 0u64..1 << 40) {
+            let messages = Messages { offset, bytes: 32, tiles, grid: [1, 1], first: 0, sources };
             let mut places = Vec::new();
-            for rank in 0..u32::from(sources) {
+            for rank in 0..sources {
                 for tile in 0..tiles {
                     let [even, odd] = [number, number.wrapping_add(1)].map(|number| messages.signal(number, rank, tile));
                     prop_assert_eq!(messages.signal(number.wrapping_add(2), rank, tile), even);
                     prop_assert!([even, odd].iter().all(|at| (at - offset) % 4 == 0 && *at >= messages.word(0, 0, MessageWord::Credit)));
-                    prop_assert!([even, odd].iter().all(|at| at + 4 <= offset + messages.total(u32::from(sources))));
+                    prop_assert!([even, odd].iter().all(|at| at + 4 <= offset + messages.total(sources)));
                     places.extend([even, odd]);
                 }
             }

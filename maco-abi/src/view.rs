@@ -166,8 +166,8 @@ impl ViewEntry {
 
     /// Of a collective's messages.
     pub const fn messages(messages: Messages) -> ViewEntry {
-        let Messages { offset, bytes, tiles, grid: [second, third], first, sources, signalled } = messages;
-        ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, sources as u32 | (signalled as u32) << 16])
+        let Messages { offset, bytes, tiles, grid: [second, third], first, sources } = messages;
+        ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, sources])
     }
 
     /// From its words.
@@ -201,9 +201,8 @@ impl ViewEntry {
 
     /// The messages that it is of.
     pub const fn as_messages(self) -> Messages {
-        let [low, high, bytes, tiles, second, third, first, from] = self.0;
-        let (sources, signalled) = (from as u16, (from >> 16) as u16);
-        Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources, signalled }
+        let [low, high, bytes, tiles, second, third, first, sources] = self.0;
+        Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources }
     }
 }
 

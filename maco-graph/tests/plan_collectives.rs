@@ -49,12 +49,15 @@ fn home(plan: &Plan, task: u32) -> (usize, usize) {
 fn tasks_of_a_collective_follow_the_producers_of_their_tiles() {
     for (product, between) in [(true, 1), (false, 0)] {
         let planned = plan(layer(product, false), &Options::new(7)).unwrap();
+        // Tiles of 32 KiB: half of the tasks send, half receive.
         let own = &planned.calls[1].tasks;
+        assert_eq!((planned.calls[1].parts, own.len()), (2, 2 * 8 * 8));
         for task in own.clone() {
             let (worker, at) = home(&planned, task);
             let (of, producer) = home(&planned, producer(&planned, task));
             assert_eq!(worker, of);
-            // Between the two are other tasks of collectives, and one that is none, unless there is no more.
+            // Between the two are other tasks of collectives, and one that is none, or two before a task that receives, unless there are no more.
+            let between = if product { between + planned.tasks[task as usize].part as usize } else { 0 };
             let behind = &planned.lists.of(worker)[producer + 1..at];
             let others = behind.iter().filter(|task| product && planned.calls[0].tasks.contains(task)).count();
             let left =

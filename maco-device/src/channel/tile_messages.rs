@@ -44,7 +44,7 @@ impl Which {
 /// ranks and from all.
 ///
 /// In each launch: [`TileMessages::begin`], [`TileMessages::send`], [`TileMessages::receive`], and [`TileMessages::end`] when all threads have come so far. Of messages that
-/// are [signalled](TileMessages::is_signalled): [`TileMessages::store`], [`TileMessages::signal`] when all threads have come so far, [`TileMessages::wait`] and
+/// are signalled: [`TileMessages::store`], [`TileMessages::signal`] when all threads have come so far, [`TileMessages::wait`] and
 /// [`TileMessages::load`].
 #[derive(Clone, Copy)]
 pub struct TileMessages {
@@ -130,12 +130,6 @@ impl TileMessages {
             n += 1;
         }
         found || self.miss::<S, ()>(system, from).is_some()
-    }
-
-    /// Whether messages are data with a signal, and not packets.
-    #[inline(always)]
-    pub const fn is_signalled(&self) -> bool {
-        self.messages.signalled != 0
     }
 
     /// Stores words from byte `at` of the message to rank `to` on.

@@ -1,6 +1,7 @@
 //! Collectives on a tile: each rank sends its part to those who need it, and makes its result of what it receives, in the order of ranks.
 //!
-//! Which rank sends what is all that a collective is here, and whether packets or data with a signal. How messages are numbered, and when their places are used again,
+//! Which rank sends what is all that a collective is here, and whether packets or data with a signal. Of the latter a tile has two tasks, of which the first one sends and the
+//! second one receives: between them the worker has other work while the tile travels. How messages are numbered, and when their places are used again,
 //! is [`TileMessages`]'.
 //!
 //! A thread has several blocks of eight elements on their way at a time: what a block takes is the time until it has come.
@@ -281,19 +282,24 @@ impl SimtConsumer {
         let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
         // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
         let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
-        // The plan says so of large tiles only: those of other tasks have no code for it.
-        let large = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) };
-        let exchange = Exchange { ranks, flow, messages: exchange, signalled: large && !flow.one_way && exchange.is_signalled() };
+        // Of large tiles only: other tasks have no code for it.
+        let split = task.split_k();
+        let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
+        let exchange = Exchange { ranks, flow, messages: exchange, signalled };
         // All threads come to each barrier, also when the launch is aborted, and those without a block.
-        let sent = exchange.send(x, turns);
-        if exchange.signalled {
+        let mut arrived = true;
+        if !signalled || split.part == 0 {
+            arrived = exchange.send(x, turns);
+        }
+        if signalled && split.part == 0 {
             self.sync();
             if self.thread == 0 {
                 // SAFETY: all threads have come here.
                 unsafe { exchange.messages.signal(&system(), flow.to) };
             }
+            return arrived;
         }
-        let arrived = sent && exchange.receive(x, turns, op, ahead, keep);
+        arrived = arrived && exchange.receive(x, turns, op, ahead, keep);
         if flow.one_way {
             self.sync();
             if self.thread == 0 && arrived {

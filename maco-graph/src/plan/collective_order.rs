@@ -9,7 +9,7 @@ use crate::ir::Graph;
 use crate::spec::TaskKind;
 
 /// The lists with each task of a collective on the worker of the last task that it waits for. That one may still store its tile when its worker goes on, if it is a
-/// product: then one more task of the worker comes between.
+/// product: then one more task of the worker comes between. And one more between a task that sends a tile and the one that receives it.
 pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, lists: Lists) -> Lists {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
     if !(0..calls.len() as u32).any(is_collective) || !lists.drains.is_empty() || !lists.positions.is_empty() {
@@ -39,7 +39,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
             if is_collective(node.call) {
                 let kind = graph.calls[events.tasks[producer as usize].call as usize].task.kind;
                 let stores = matches!(kind, TaskKind::Gemm { .. });
-                (comes[task], worker[task]) = (behind + if stores { options.workers } else { 0 }, worker[producer as usize]);
+                let rounds = u32::from(stores) + node.part;
+                (comes[task], worker[task]) = (behind + rounds * options.workers, worker[producer as usize]);
             } else {
                 comes[task] = comes[task].max(behind);
             }

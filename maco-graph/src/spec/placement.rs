@@ -147,6 +147,11 @@ impl Collective {
         })
     }
 
+    /// Whether in each launch each rank hears of all that it sends to.
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Collective::AllReduce(_) | Collective::ReduceScatter(_) | Collective::AllGather | Collective::AllToAll)
+    }
+
     /// Which tensor parameter has a plane for each rank, if one has: the input or the result.
     pub const fn planes(self) -> Option<Planes> {
         match self {

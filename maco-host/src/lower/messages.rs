@@ -1,6 +1,6 @@
 //! Where the messages of collectives lie in the symmetric memory of a plan's ranks.
 
-use maco_abi::{Messages, OPERANDS, ViewEntry, is_signalled};
+use maco_abi::{Messages, OPERANDS, ViewEntry};
 use maco_graph::plan::Plan;
 use maco_graph::spec::{Access, Channel, Collective, Index};
 
@@ -11,23 +11,6 @@ use crate::error::Error;
 const LINE: u64 = 128;
 /// Elements that are sent together: rows are filled up to as many.
 const BLOCK: u64 = 8;
-
-/// Whether in each launch each rank hears of all that it sends to.
-const fn is_answered(collective: Collective) -> bool {
-    matches!(collective, Collective::AllReduce(_) | Collective::ReduceScatter(_) | Collective::AllGather | Collective::AllToAll)
-}
-
-/// Whether a tile of this region, of elements of so many bytes, goes with a signal, as its task finds too (`operations/collective.rs` of `maco-device`): by its size, whatever
-/// of it is inside the tensor.
-fn has_signals(region: &[Index], tile: &[u32], bytes: u32) -> bool {
-    match region {
-        [.., Index::Tile(rows), Index::Tile(cols)] => {
-            let size = |axis: u8| u64::from(tile[usize::from(axis)]);
-            is_signalled(size(*rows), size(*cols), bytes)
-        }
-        _ => false,
-    }
-}
 
 /// The messages of a plan.
 #[derive(Debug, Default)]
@@ -60,10 +43,10 @@ impl PlanMessages {
             });
             let (cols, rows) = (extents.next().unwrap_or(1), extents.next().unwrap_or(1));
             let data = rows * cols.next_multiple_of(BLOCK) * u64::from(element.bytes());
-            let signalled = is_answered(collective) && has_signals(param.region, &planned.tile, element.bytes());
             let bytes = match collective {
                 Collective::Channel(Channel::Memory) => data,
-                _ if signalled => data,
+                // By tasks that send and tasks that receive: signals.
+                _ if planned.parts > 1 => data,
                 // The signal behind it, in a line of its own.
                 Collective::Channel(Channel::Port) => data.next_multiple_of(16) + 16,
                 // A word of flag with each word of data.
@@ -81,9 +64,8 @@ impl PlanMessages {
                     // Slots that the proxy copies to, and from.
                     Collective::Channel(Channel::Port) => 2,
                     Collective::AllGather | Collective::AllToAll | Collective::Channel(_) => 1,
-                    _ => u16::try_from(ranks).map_err(|_| too_many(&plan.graph, "ranks", ranks.into(), u16::MAX.into()))?,
+                    _ => ranks,
                 },
-                signalled: signalled.into(),
             };
             made.proxy |= collective == Collective::Channel(Channel::Port);
             made.calls.push((*views as usize + OPERANDS - 1, messages, planned.tasks.clone()));

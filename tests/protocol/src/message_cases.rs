@@ -49,15 +49,7 @@ struct Lane {
 impl Call {
     const fn messages(self) -> Messages {
         let sources = if self.tiles > 1 { 1 } else { self.ranks };
-        Messages {
-            offset: 0,
-            bytes: 16 * self.pairs,
-            tiles: self.tiles,
-            grid: [1, 1],
-            first: 0,
-            sources: sources as u16,
-            signalled: self.signalled as u16,
-        }
+        Messages { offset: 0, bytes: 16 * self.pairs, tiles: self.tiles, grid: [1, 1], first: 0, sources: sources as u16 }
     }
 
     const fn layout(self) -> Layout {
@@ -144,7 +136,6 @@ impl Call {
         let (to, from) = (self.flow)(place, self.ranks);
         let pairs = || (lane.lane..self.pairs).step_by(lane.lanes as usize);
         let peers = |which: Which| (0..self.ranks).filter(move |&peer| peer != place.rank && which.has(peer));
-        assert!(exchange.is_signalled());
         let early = world.lacks(Lack::EarlySignal);
         if early && lane.lane == 0 {
             // SAFETY: not as it should be.
