@@ -8,6 +8,7 @@ use crate::data::access::{Fresh, Readable, TaskTile, Written};
 use crate::data::element::Element;
 use crate::data::kind::{Collective, Has};
 use crate::data::region::{SameColumns, SameRows};
+use crate::operations::all_reduce_rmsnorm::Normed;
 use crate::operations::collective::{Flow, Only, Reduction};
 use crate::operations::order::Mapping;
 use crate::role::Role;
@@ -31,7 +32,6 @@ pub trait Collectives: Begin {
     /// `sum = (x of all ranks) + residual` and `y = sum / √(mean(sum²) + epsilon) · weight`, row by row: an all-reduce with the residual connection and the RMSNorm (Zhang
     /// and Sennrich, 2019) behind it. Tiles are one row: `tile(i = 1)`. `sum` has the bits of an all-reduce and an addition by themselves.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "what is fused")]
     fn all_reduce_add_rmsnorm<
         E: Element<Value = f32>,
         GX: SameRows<G> + SameColumns<G>,
@@ -59,7 +59,8 @@ pub trait Collectives: Begin {
         let (role, task) = self.begin(P::SHARED || Q::SHARED || N::SHARED || V::SHARED || W::SHARED, |_| Mapping::Own);
         if let Some(consumer) = role.simt_consumer() {
             let (sum, y) = (written.0.raw(), written.1.raw());
-            consumer.all_reduce_add_rmsnorm(x.raw(), residual.raw(), weight.raw(), sum, y, task, EVERYONE, epsilon);
+            let tiles = Normed { x: x.raw(), residual: residual.raw(), weight: weight.raw(), sum, y };
+            consumer.all_reduce_add_rmsnorm(tiles, task, EVERYONE, epsilon);
         }
         written
     }

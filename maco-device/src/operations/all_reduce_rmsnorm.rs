@@ -10,34 +10,44 @@ use crate::data::rmsnorm::{scale, scaled, square};
 use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::memory;
-use crate::operations::collective::{Flow, Sum, TOGETHER, Turn, Values};
+use crate::operations::collective::{Flow, Sum};
 use crate::operations::simt_consumer::{SimtConsumer, consumers_memory};
+use crate::operations::turns::{Turn, Values};
+
+/// The tiles of a task, each of one row.
+#[derive(Clone, Copy)]
+pub struct Normed<E> {
+    pub x: Tile<E, 1, 0>,
+    pub residual: Tile<E, 1, 0>,
+    pub weight: Tile<E, 1, 0>,
+    pub sum: Tile<E, 1, 0>,
+    pub y: Tile<E, 1, 0>,
+}
 
 impl SimtConsumer {
-    /// `sum = (x of all ranks) + residual`, each of both sums rounded, and `y = sum / √(mean(sum²) + epsilon) · weight`, of one row. If the launch is aborted, not all is
-    /// written.
+    /// `sum = (x of all ranks) + residual`, each of both sums rounded, and `y = sum / √(mean(sum²) + epsilon) · weight`. If the launch is aborted, not all is written.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "what is fused")]
-    pub fn all_reduce_add_rmsnorm<E: Element<Value = f32>>(
-        self,
-        x: Tile<E, 1, 0>,
-        residual: Tile<E, 1, 0>,
-        weight: Tile<E, 1, 0>,
-        sum: Tile<E, 1, 0>,
-        y: Tile<E, 1, 0>,
-        task: Task,
-        flow: Flow,
-        epsilon: f32,
-    ) {
+    pub fn all_reduce_add_rmsnorm<E: Element<Value = f32>>(self, tiles: Normed<E>, task: Task, flow: Flow, epsilon: f32) {
+        if const { E::BYTES > 2 } {
+            self.normed::<E, 1>(tiles, task, flow, epsilon);
+        } else {
+            self.normed::<E, 2>(tiles, task, flow, epsilon);
+        }
+    }
+
+    /// The same with `T` blocks of a thread together.
+    #[inline(always)]
+    fn normed<E: Element<Value = f32>, const T: usize>(self, tiles: Normed<E>, task: Task, flow: Flow, epsilon: f32) {
+        let Normed { x, residual, weight, sum, y } = tiles;
         let (cols, inputs) = (y.cols(), (x, residual, weight));
         let mut turns = self.turns(y, inputs.wide() & sum.wide() & y.wide() & inputs.covers(y.rows(), cols));
         let (wide_residual, wide_weight, wide_sum, wide_y) = (residual.wide(), weight.wide(), sum.wide(), y.wide());
         let mut squares = 0.0f32;
-        let ahead = |turn: &Turn| turns.load(residual, wide_residual, turn);
-        let keep = |turn: &Turn, residual: [E::Eight; TOGETHER], values: Values<E>| {
+        let ahead = |turn: &Turn<T>| turns.load(residual, wide_residual, turn);
+        let keep = |turn: &Turn<T>, residual: [E::Eight; T], values: Values<E, T>| {
             let mut sums = values;
             let mut n = 0;
-            while n < TOGETHER {
+            while n < T {
                 // Rounded as an all-reduce and an addition by themselves are.
                 let (reduced, residual) = (E::open(E::close(values[n])), E::open(residual[n]));
                 sums[n] = E::open(E::close(core::array::from_fn(|at| reduced[at] + residual[at])));
@@ -49,11 +59,11 @@ impl SimtConsumer {
             // SAFETY: tiles of one grid do not overlap.
             unsafe { turns.put(sum, wide_sum, turn, sums) };
         };
-        let arrived = self.exchange::<E, _, _, 1, 0, 1, 0>(x, turns, task, flow, Sum, ahead, keep);
+        let arrived = self.exchange::<E, _, _, T, 1, 0, 1, 0>(x, turns, task, flow, Sum, ahead, keep);
         // All threads come to the barriers, also when the launch is aborted, and those without a block.
         let scale = scale(self.total(squares), cols, epsilon);
         while arrived && turns.any() {
-            let turn = turns.next();
+            let turn = turns.next::<T>();
             let (values, weights) = (turns.load(sum, wide_sum, &turn), turns.load(weight, wide_weight, &turn));
             let made = core::array::from_fn(|n| {
                 let (v, w) = (E::open(values[n]), E::open(weights[n]));

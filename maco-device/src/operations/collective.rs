@@ -4,7 +4,7 @@
 //! second one receives: between them the worker has other work while the tile travels. How messages are numbered, and when their places are used again,
 //! is [`TileMessages`]'.
 //!
-//! A thread has several blocks of eight elements on their way at a time: what a block takes is the time until it has come.
+//! A thread has several blocks of eight elements on their way at a time ([`Turns`]): what a block takes is the time until it has come.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::channel::CpuThread;
@@ -14,8 +14,8 @@ use crate::data::inputs::Inputs;
 use crate::data::number::Number;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
-use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
+use crate::operations::turns::{Turn, Turns, Values};
 
 /// How values of all ranks become one.
 pub trait Reduction<V>: Copy {
@@ -99,113 +99,6 @@ pub struct Flow {
     pub one_way: bool,
 }
 
-/// Blocks that a thread loads together.
-pub(super) const TOGETHER: usize = 4;
-
-/// Blocks that a thread has made together.
-pub(super) type Values<E> = [[<E as Element>::Value; 8]; TOGETHER];
-
-/// Blocks of a thread that are handled together. Those behind the last one are the first one again: what is loaded there is not used.
-#[derive(Clone, Copy)]
-pub(super) struct Turn {
-    /// Row, and which block of it.
-    pub(super) at: [(u32, u32); TOGETHER],
-    /// Which block of the tile.
-    number: [u32; TOGETHER],
-    /// Whether there is one; there is a first one.
-    pub(super) there: [bool; TOGETHER],
-}
-
-/// A thread's way through the blocks of a tile.
-#[derive(Clone, Copy)]
-pub(super) struct Turns {
-    walk: GridStride,
-    rows: u32,
-    threads: u32,
-    at: (u32, u32),
-    number: u32,
-    /// All blocks have eight columns in a row, at 16-byte boundaries, and are inside of both tiles. Else each is a turn.
-    whole: bool,
-}
-
-impl Turns {
-    #[inline(always)]
-    pub(super) const fn any(&self) -> bool {
-        self.at.0 < self.rows
-    }
-
-    #[inline(always)]
-    fn step(&mut self) {
-        (self.at, self.number) = (self.walk.next(self.at), self.number + self.threads);
-    }
-
-    /// The next one, if there is [any](Turns::any).
-    #[inline(always)]
-    pub(super) fn next(&mut self) -> Turn {
-        let mut turn = Turn { at: [self.at; TOGETHER], number: [self.number; TOGETHER], there: [false; TOGETHER] };
-        turn.there[0] = true;
-        self.step();
-        let mut n = 1;
-        while n < TOGETHER {
-            if self.whole & self.any() {
-                (turn.at[n], turn.number[n], turn.there[n]) = (self.at, self.number, true);
-                self.step();
-            }
-            n += 1;
-        }
-        turn
-    }
-
-    /// The blocks of a turn; `wide`: as [`Tile::block`].
-    #[inline(always)]
-    pub(super) fn load<E: Element, const A: usize, const B: usize>(
-        &self,
-        x: Tile<E, A, B>,
-        wide: bool,
-        turn: &Turn,
-    ) -> [E::Eight; TOGETHER] {
-        let mut eight = [E::Eight::default(); TOGETHER];
-        if self.whole {
-            let mut n = 0;
-            while n < TOGETHER {
-                let (row, beside) = turn.at[n];
-                // SAFETY: eight columns inside the tile, which lies inside a live tensor, in a row and aligned.
-                eight[n] = unsafe { E::eight(x.pointer(row as i32, 8 * beside as i32)) };
-                n += 1;
-            }
-        } else {
-            let (row, beside) = turn.at[0];
-            eight[0] = x.block(wide, row, 8 * beside);
-        }
-        eight
-    }
-
-    /// Writes the blocks of a turn that there are; `wide`: as [`Tile::put_block`].
-    ///
-    /// # Safety
-    /// Nobody else writes this thread's blocks of `y`, which has the size that the turns are of.
-    #[inline(always)]
-    pub(super) unsafe fn put<E: Element, const I: usize, const J: usize>(
-        &self,
-        y: Tile<E, I, J>,
-        wide: bool,
-        turn: &Turn,
-        values: Values<E>,
-    ) {
-        let mut n = 0;
-        while n < TOGETHER {
-            let (row, beside) = turn.at[n];
-            // SAFETY: (of both) this thread's block. Whole blocks are inside the tile, in a row and aligned.
-            if self.whole & turn.there[n] {
-                unsafe { E::store8(y.pointer(row as i32, 8 * beside as i32), values[n]) };
-            } else if n == 0 {
-                unsafe { y.put_block(wide, row, 8 * beside, values[n]) };
-            }
-            n += 1;
-        }
-    }
-}
-
 /// Waits end when the launch is aborted.
 pub(super) struct UntilAbort;
 
@@ -243,37 +136,54 @@ impl SimtConsumer {
         flow: Flow,
         op: O,
     ) {
+        // Eight words of each block are on their way, and sixteen of its sum in registers: of larger elements fewer blocks have room.
+        if const { E::BYTES > 2 } {
+            self.collective_of::<E, O, 2, A, B, I, J>(x, y, task, flow, op);
+        } else {
+            self.collective_of::<E, O, 4, A, B, I, J>(x, y, task, flow, op);
+        }
+    }
+
+    /// The same with `T` blocks of a thread together.
+    #[inline(always)]
+    fn collective_of<E: Element, O: Reduction<E::Value>, const T: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+        self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        task: Task,
+        flow: Flow,
+        op: O,
+    ) {
         let (wide, turns) = (y.wide(), self.turns(y, x.wide() & y.wide() & x.covers(y.rows(), y.cols())));
-        let keep = |turn: &Turn, (), values: Values<E>| {
+        let keep = |turn: &Turn<T>, (), values: Values<E, T>| {
             // SAFETY: tiles of one grid do not overlap.
             unsafe { turns.put(y, wide, turn, values) };
         };
-        self.exchange::<E, O, _, A, B, I, J>(x, turns, task, flow, op, |_| (), keep);
-    }
-
-    /// This thread's way through the blocks of `y`; `wide`: all tiles have them at 16-byte boundaries, and all of them.
-    #[inline(always)]
-    pub(super) fn turns<E: Element, const I: usize, const J: usize>(self, y: Tile<E, I, J>, wide: bool) -> Turns {
-        let cols = y.cols();
-        let rows = if cols == 0 { 0 } else { y.rows() };
-        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
-        let whole = wide & cols.is_multiple_of(8);
-        Turns { walk, rows, threads: self.threads, at: walk.start(self.thread), number: self.thread, whole }
+        self.exchange::<E, O, _, T, A, B, I, J>(x, turns, task, flow, op, |_| (), keep);
     }
 
     /// Sends this thread's blocks of `x` and receives those of a tile of `I` × `J` elements, as `flow` says; `keep` gets them turn by turn, reduced by `op`, with what
     /// `ahead` has loaded before they come. Whether all have come: if not, the launch is aborted.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "what an exchange is, and what is done with it")]
-    pub(super) fn exchange<E: Element, O: Reduction<E::Value>, L, const A: usize, const B: usize, const I: usize, const J: usize>(
+    pub(super) fn exchange<
+        E: Element,
+        O: Reduction<E::Value>,
+        L,
+        const T: usize,
+        const A: usize,
+        const B: usize,
+        const I: usize,
+        const J: usize,
+    >(
         self,
         x: Tile<E, A, B>,
         turns: Turns,
         task: Task,
         flow: Flow,
         op: O,
-        ahead: impl Fn(&Turn) -> L,
-        keep: impl FnMut(&Turn, L, Values<E>),
+        ahead: impl Fn(&Turn<T>) -> L,
+        keep: impl FnMut(&Turn<T>, L, Values<E, T>),
     ) -> bool {
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;
@@ -289,7 +199,7 @@ impl SimtConsumer {
         // All threads come to each barrier, also when the launch is aborted, and those without a block.
         let mut arrived = true;
         if !signalled || split.part == 0 {
-            arrived = exchange.send(x, turns);
+            arrived = exchange.send::<E, T, A, B>(x, turns);
         }
         if signalled && split.part == 0 {
             self.sync();
@@ -330,7 +240,7 @@ impl Exchange {
 
     /// Sends this thread's blocks; `false` if the launch is aborted.
     #[inline(always)]
-    fn send<E: Element, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, mut turns: Turns) -> bool {
+    fn send<E: Element, const T: usize, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, mut turns: Turns) -> bool {
         let (system, wide, count) = (system(), x.wide(), self.ranks.ranks);
         // SAFETY: ranks of the launch.
         if !unsafe { self.messages.begin(&system, &UntilAbort, self.flow.to) } {
@@ -340,8 +250,8 @@ impl Exchange {
             return true;
         }
         while turns.any() {
-            let turn = turns.next();
-            let mut eights = [E::Eight::default(); TOGETHER];
+            let turn = turns.next::<T>();
+            let mut eights = [E::Eight::default(); T];
             if !self.flow.by_plane {
                 eights = turns.load(x, wide, &turn);
             }
@@ -353,7 +263,7 @@ impl Exchange {
                     if self.flow.by_plane {
                         eights = turns.load(self.part(x, to), wide, &turn);
                     }
-                    self.send_turn::<E>(to, &turn, &eights);
+                    self.send_turn::<E, T>(to, &turn, &eights);
                 }
                 n += 1;
             }
@@ -363,10 +273,10 @@ impl Exchange {
 
     /// Stores blocks to rank `to`.
     #[inline(always)]
-    fn send_turn<E: Element>(&self, to: u32, turn: &Turn, eights: &[E::Eight; TOGETHER]) {
+    fn send_turn<E: Element, const T: usize>(&self, to: u32, turn: &Turn<T>, eights: &[E::Eight; T]) {
         let system = system();
         let mut n = 0;
-        while n < TOGETHER {
+        while n < T {
             if turn.there[n] {
                 let (words, block) = (eights[n].as_ref(), turn.number[n]);
                 if self.signalled {
@@ -398,13 +308,13 @@ impl Exchange {
 
     /// Makes this thread's blocks, and has them kept; `false` if the launch is aborted.
     #[inline(always)]
-    fn receive<E: Element, O: Reduction<E::Value>, L, const A: usize, const B: usize>(
+    fn receive<E: Element, O: Reduction<E::Value>, L, const T: usize, const A: usize, const B: usize>(
         &self,
         x: Tile<E, A, B>,
         mut turns: Turns,
         op: O,
-        ahead: impl Fn(&Turn) -> L,
-        mut keep: impl FnMut(&Turn, L, Values<E>),
+        ahead: impl Fn(&Turn<T>) -> L,
+        mut keep: impl FnMut(&Turn<T>, L, Values<E, T>),
     ) -> bool {
         let wide = x.wide();
         let RankView { rank, ranks: count, .. } = self.ranks;
@@ -416,18 +326,18 @@ impl Exchange {
             let turn = turns.next();
             let loaded = ahead(&turn);
             // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
-            let mut all = [E::open(E::Eight::default()); TOGETHER];
+            let mut all = [E::open(E::Eight::default()); T];
             let (mut any, mut from) = (false, 0);
             while from < count {
                 if self.flow.from.has(from) {
-                    let mut eights = [E::Eight::default(); TOGETHER];
+                    let mut eights = [E::Eight::default(); T];
                     if from == rank {
                         eights = turns.load(self.part(x, from), wide, &turn);
-                    } else if !self.receive_turn::<E>(from, &turn, &mut eights) {
+                    } else if !self.receive_turn::<E, T>(from, &turn, &mut eights) {
                         return false;
                     }
                     let mut n = 0;
-                    while n < TOGETHER {
+                    while n < T {
                         let values = E::open(eights[n]);
                         all[n] = core::array::from_fn(|at| if any { op.combine(all[n][at], values[at]) } else { values[at] });
                         n += 1;
@@ -445,10 +355,10 @@ impl Exchange {
 
     /// Loads blocks from rank `from`; `false` if the launch is aborted.
     #[inline(always)]
-    fn receive_turn<E: Element>(&self, from: u32, turn: &Turn, eights: &mut [E::Eight; TOGETHER]) -> bool {
+    fn receive_turn<E: Element, const T: usize>(&self, from: u32, turn: &Turn<T>, eights: &mut [E::Eight; T]) -> bool {
         let system = system();
         let mut n = 0;
-        while n < TOGETHER {
+        while n < T {
             let (words, block) = (eights[n].as_mut(), turn.number[n]);
             if self.signalled {
                 let at = block * const { 8 * E::BYTES };
