@@ -8,7 +8,7 @@ use super::{Lists, Options, PlannedCall};
 use crate::ir::Graph;
 use crate::spec::TaskKind;
 
-/// The lists with each task of a collective on the worker of the last task that it waits for. That one may still store its tile when its worker goes on, if it is a
+/// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. That one may still store its tile when its worker goes on, if it is a
 /// product: then one more task of the worker comes between. And one more between a task that sends a tile and the one that receives it.
 pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, lists: Lists) -> Lists {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
@@ -25,6 +25,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
     let mut comes: Vec<u32> = (0..events.tasks.len() as u32).collect();
     let mut last: Vec<Option<u32>> = vec![None; events.counters as usize];
     let mut named = vec![None; calls.len()];
+    // Tiles that wait for each task.
+    let mut followers = vec![0; events.tasks.len()];
     for task in 0..events.tasks.len() {
         let node = &events.tasks[task];
         let later = |one: &u32, other: &u32| (comes[*one as usize], one).cmp(&(comes[*other as usize], other));
@@ -40,7 +42,15 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
                 let kind = graph.calls[events.tasks[producer as usize].call as usize].task.kind;
                 let stores = matches!(kind, TaskKind::Gemm { .. });
                 let rounds = u32::from(stores) + node.part;
-                (comes[task], worker[task]) = (behind + rounds * options.workers, worker[producer as usize]);
+                comes[task] = behind + rounds * options.workers;
+                worker[task] = match node.part {
+                    0 => {
+                        let nth = followers[producer as usize];
+                        followers[producer as usize] += 1;
+                        (worker[producer as usize] + nth) % options.workers
+                    }
+                    _ => worker[task - 1],
+                };
             } else {
                 comes[task] = comes[task].max(behind);
             }

@@ -358,6 +358,9 @@ impl<'a> CostModel<'a> {
 
     fn of(&self, choice: &Choice) -> Time {
         let model = self.model;
+        if self.form.collective().is_some() {
+            return self.exchange(choice);
+        }
         if self.form.reads_in_bulk() {
             let (load, rest) = self.tasks(choice).nanoseconds(self.workers, model);
             return Time { load, rest };
@@ -402,6 +405,21 @@ impl<'a> CostModel<'a> {
             rest += waves * (model.part + result * f64::from(PARTIAL_BYTES) * (1.0 + parts / shared) / model.part_rate);
         }
         Time { load, rest }
+    }
+
+    /// Of tiles that ranks exchange: what does not depend on their bytes, most of all how long they travel, and what does.
+    fn exchange(&self, choice: &Choice) -> Time {
+        let bytes = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| {
+            let elements = volume(choice, param, view);
+            elements * f64::from(bytes(self.call, param))
+        });
+        let (fixed, rate) = if choice.apart(self.call).split_k.parts > 1 {
+            (self.model.signalled_tile, self.model.signalled_rate)
+        } else {
+            (self.model.packet_tile, self.model.packet_rate)
+        };
+        let waves = self.waves(choice.tiles() as f64);
+        Time { load: waves * bytes.sum::<f64>() / rate, rest: waves * fixed }
     }
 
     /// The tasks of `choice`; tiles at the borders are smaller.
