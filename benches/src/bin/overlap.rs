@@ -33,6 +33,9 @@ struct Options {
     /// Shapes, M x H x K of all ranks together, such as `8192x28672x8192`
     #[arg(long, value_delimiter = ',', default_values = ["8192x28672x8192", "4096x12288x4096"])]
     mlp: Vec<String>,
+    /// Write what a launch of each rank did here, by itself and behind others, two files for each shape and rank: `maco-trace` reads them. For a build with MACO_PROFILE=1
+    #[arg(long)]
+    traces: Option<PathBuf>,
 }
 
 /// Relative error by which the systems may differ: orders of summation, roundings of summands, and two ways to compute a hyperbolic tangent.
@@ -115,12 +118,20 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         agree(&sequential, &theirs, ROUNDED)?;
         let [all, gemm, behind, peer, products] = [times[0], times[1], times[2], times[3], times[4]];
         let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
+        eprintln!("{case}: {}", fused.graph());
         let row = |metric, ours, of, theirs| Row::against("overlap", &case, metric, ours, of, theirs);
         rows.push(row("T_all", all, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_seq", behind, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_gemm", gemm, "cuBLASLt", products));
         let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));
         let hidden = left.with(whole, |left, whole| 1.0 - left / whole);
+        if let Some(folder) = &options.traces {
+            fused.profile(true)?;
+            let bound = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
+            // All ranks launch, and each has a folder of its own.
+            let folder = folder.join(format!("rank{rank}"));
+            benches::write_traces(&fused, &stream, &folder, &case, || Ok(bound.launch_on(&stream)?))?;
+        }
         rows.push(Row { unit: "1", ..Row::without_peer("overlap", &case, "E_own", hidden) });
     }
     Ok(rows)
