@@ -31,7 +31,8 @@ impl SimtConsumer {
         if const { E::BYTES > 2 } {
             self.normed::<E, 1>(tiles, task, flow, epsilon);
         } else {
-            self.normed::<E, 2>(tiles, task, flow, epsilon);
+            // All of a row of 6144 at a time.
+            self.normed::<E, 3>(tiles, task, flow, epsilon);
         }
     }
 
