@@ -197,18 +197,19 @@ impl SimtConsumer {
         let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
         let exchange = Exchange { ranks, flow, messages: exchange, signalled };
         // All threads come to each barrier, also when the launch is aborted, and those without a block.
+        let mut arrived = true;
+        if !signalled || split.part == 0 {
+            arrived = exchange.send::<E, T, A, B>(x, turns);
+        }
         if signalled && split.part == 0 {
-            // Nothing is added here, so that more blocks have room.
-            let sent = if const { E::BYTES > 2 } { exchange.send::<E, 4, A, B>(x, turns) } else { exchange.send::<E, 8, A, B>(x, turns) };
             self.sync();
             if self.thread == 0 {
                 // SAFETY: all threads have come here.
                 unsafe { exchange.messages.signal(&system(), flow.to) };
             }
-            return sent;
+            return arrived;
         }
-        let sent = signalled || exchange.send::<E, T, A, B>(x, turns);
-        let arrived = sent && exchange.receive(x, turns, op, ahead, keep);
+        arrived = arrived && exchange.receive(x, turns, op, ahead, keep);
         if flow.one_way {
             self.sync();
             if self.thread == 0 && arrived {
@@ -316,66 +317,40 @@ impl Exchange {
         mut keep: impl FnMut(&Turn<T>, L, Values<E, T>),
     ) -> bool {
         let wide = x.wide();
-        let count = self.ranks.ranks;
+        let RankView { rank, ranks: count, .. } = self.ranks;
         // SAFETY: these ranks send to this one.
         if self.signalled && !unsafe { self.messages.wait(&system(), &UntilAbort, self.flow.from) } {
             return false;
         }
-        let first = self.source(0);
         while turns.any() {
             let turn = turns.next();
             let loaded = ahead(&turn);
             // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
             let mut all = [E::open(E::Eight::default()); T];
-            let (mut from, mut eights, mut next) = (first, [E::Eight::default(); T], [E::Eight::default(); T]);
-            if !self.fetch(x, wide, &turns, first, &turn, &mut eights) {
-                return false;
-            }
+            let (mut any, mut from) = (false, 0);
             while from < count {
-                // Those of the next rank are on their way while these are combined.
-                let following = self.source(from + 1);
-                if following < count && !self.fetch(x, wide, &turns, following, &turn, &mut next) {
-                    return false;
+                if self.flow.from.has(from) {
+                    let mut eights = [E::Eight::default(); T];
+                    if from == rank {
+                        eights = turns.load(self.part(x, from), wide, &turn);
+                    } else if !self.receive_turn::<E, T>(from, &turn, &mut eights) {
+                        return false;
+                    }
+                    let mut n = 0;
+                    while n < T {
+                        let values = E::open(eights[n]);
+                        all[n] = core::array::from_fn(|at| if any { op.combine(all[n][at], values[at]) } else { values[at] });
+                        n += 1;
+                    }
+                    any = true;
                 }
-                let mut n = 0;
-                while n < T {
-                    let values = E::open(eights[n]);
-                    all[n] = core::array::from_fn(|at| if from > first { op.combine(all[n][at], values[at]) } else { values[at] });
-                    n += 1;
-                }
-                (from, eights) = (following, next);
+                from += 1;
             }
-            keep(&turn, loaded, all.map(|block| block.map(|value| op.finish(value, count))));
+            if any {
+                keep(&turn, loaded, all.map(|block| block.map(|value| op.finish(value, count))));
+            }
         }
         true
-    }
-
-    /// The first rank from `from` on whose part the result is made of; as many as there are if there is none.
-    #[inline(always)]
-    fn source(&self, from: u32) -> u32 {
-        let mut source = from;
-        while source < self.ranks.ranks && !self.flow.from.has(source) {
-            source += 1;
-        }
-        source
-    }
-
-    /// Loads the blocks of rank `from`, one of which the result is made; `false` if the launch is aborted.
-    #[inline(always)]
-    fn fetch<E: Element, const T: usize, const A: usize, const B: usize>(
-        &self,
-        x: Tile<E, A, B>,
-        wide: bool,
-        turns: &Turns,
-        from: u32,
-        turn: &Turn<T>,
-        eights: &mut [E::Eight; T],
-    ) -> bool {
-        if from == self.ranks.rank {
-            *eights = turns.load(self.part(x, from), wide, turn);
-            return true;
-        }
-        self.receive_turn::<E, T>(from, turn, eights)
     }
 
     /// Loads blocks from rank `from`; `false` if the launch is aborted.
