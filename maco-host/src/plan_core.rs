@@ -14,6 +14,7 @@ use crate::exchange::Exchange;
 use crate::hang::{RankWait, task_name, tile};
 use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
+use crate::profile::RankClock;
 use crate::signature::Signature;
 
 /// A plan with its lowering, and the settings of its launches.
@@ -23,6 +24,8 @@ pub(crate) struct PlanCore {
     pub(crate) plan: Plan,
     pub(crate) lowered: Lowered,
     pub(crate) signature: Signature,
+    /// Which of several ranks it is of; their profiles have a clock in common.
+    pub(crate) rank: Option<RankClock>,
     /// What goes to other ranks and comes from them.
     pub(crate) exchange: Option<Arc<Exchange>>,
     /// Tiles are copied by TMA, or by a model of it.
@@ -82,6 +85,7 @@ impl PlanCore {
             plan,
             lowered,
             signature,
+            rank: options.communicator.as_ref().and_then(RankClock::of),
             exchange: None,
             staging,
             cooperative,
