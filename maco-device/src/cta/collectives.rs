@@ -13,6 +13,9 @@ use crate::operations::collective::{Flow, Only, Reduction};
 use crate::operations::order::Mapping;
 use crate::role::Role;
 
+/// Two rows that an operation has written.
+pub type WrittenRows<E, G, A, B> = (TaskTile<E, G, Written<A>, 1, 0>, TaskTile<E, G, Written<B>, 1, 0>);
+
 /// What a body of kind `Collective` calls on `cta`, which takes it. Values are combined in the order of ranks and rounded once, so that all ranks have the same bits.
 pub trait Collectives: Begin {
     /// `y = op(x of all ranks)`.
@@ -51,7 +54,7 @@ pub trait Collectives: Begin {
         sum: TaskTile<E, G, V, 1, 0>,
         y: TaskTile<E, G, W, 1, 0>,
         epsilon: f32,
-    ) -> (TaskTile<E, G, Written<V::Origin>, 1, 0>, TaskTile<E, G, Written<W::Origin>, 1, 0>)
+    ) -> WrittenRows<E, G, V::Origin, W::Origin>
     where
         Self::Kind: Has<Collective>,
     {

@@ -281,16 +281,18 @@ impl Exchange {
                 let (words, block) = (eights[n].as_ref(), turn.number[n]);
                 if self.signalled {
                     let at = block * const { 8 * E::BYTES };
-                    // SAFETY: (of both) a message has a tile's blocks, of which this one is this thread's; it is signalled behind all of them.
-                    if const { E::BYTES == 1 } {
-                        unsafe { self.messages.store(&system, to, at, [words[0], words[1]]) };
-                    } else {
-                        let mut word = 0;
-                        while word < const { 2 * E::BYTES } as usize {
+                    let mut word = 0;
+                    while word < const { 2 * E::BYTES } as usize {
+                        let to_words = at + 4 * word as u32;
+                        if const { E::BYTES == 1 } {
+                            // SAFETY: a message has a tile's blocks, of which this one is this thread's; it is signalled behind all of them.
+                            unsafe { self.messages.store(&system, to, to_words, [words[word], words[word + 1]]) };
+                        } else {
                             let four = [words[word], words[word + 1], words[word + 2], words[word + 3]];
-                            unsafe { self.messages.store(&system, to, at + 4 * word as u32, four) };
-                            word += 4;
+                            // SAFETY: as above.
+                            unsafe { self.messages.store(&system, to, to_words, four) };
                         }
+                        word += 4;
                     }
                 } else {
                     let mut pair = 0;
@@ -362,16 +364,17 @@ impl Exchange {
             let (words, block) = (eights[n].as_mut(), turn.number[n]);
             if self.signalled {
                 let at = block * const { 8 * E::BYTES };
-                // SAFETY: (of both) a block of the message, whose signal this thread has seen.
-                if const { E::BYTES == 1 } {
-                    words.copy_from_slice(&unsafe { self.messages.load::<_, 2>(&system, from, at) });
-                } else {
-                    let mut word = 0;
-                    while word < const { 2 * E::BYTES } as usize {
-                        let four = unsafe { self.messages.load::<_, 4>(&system, from, at + 4 * word as u32) };
-                        words[word..][..4].copy_from_slice(&four);
-                        word += 4;
+                let mut word = 0;
+                while word < const { 2 * E::BYTES } as usize {
+                    let of_words = at + 4 * word as u32;
+                    if const { E::BYTES == 1 } {
+                        // SAFETY: a block of the message, whose signal this thread has seen.
+                        words[word..][..2].copy_from_slice(&unsafe { self.messages.load::<_, 2>(&system, from, of_words) });
+                    } else {
+                        // SAFETY: as above.
+                        words[word..][..4].copy_from_slice(&unsafe { self.messages.load::<_, 4>(&system, from, of_words) });
                     }
+                    word += 4;
                 }
             } else if turn.there[n] {
                 let pairs = words.as_chunks_mut().0;

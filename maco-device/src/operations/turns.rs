@@ -100,10 +100,11 @@ impl Turns {
         let mut n = 0;
         while n < T {
             let (row, beside) = turn.at[n];
-            // SAFETY: (of both) this thread's block. Whole blocks are inside the tile, in a row and aligned.
             if self.whole & turn.there[n] {
+                // SAFETY: this thread's block. Whole blocks are inside the tile, in a row and aligned.
                 unsafe { E::store8(y.pointer(row as i32, 8 * beside as i32), values[n]) };
             } else if n == 0 {
+                // SAFETY: this thread's block; the first one of a turn is there.
                 unsafe { y.put_block(wide, row, 8 * beside, values[n]) };
             }
             n += 1;

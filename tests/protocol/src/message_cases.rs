@@ -49,7 +49,7 @@ struct Lane {
 impl Call {
     const fn messages(self) -> Messages {
         let sources = if self.tiles > 1 { 1 } else { self.ranks };
-        Messages { offset: 0, bytes: 16 * self.pairs, tiles: self.tiles, grid: [1, 1], first: 0, sources: sources as u16 }
+        Messages { offset: 0, bytes: 16 * self.pairs, tiles: self.tiles, grid: [1, 1], first: 0, sources }
     }
 
     const fn layout(self) -> Layout {
