@@ -72,7 +72,7 @@ fn ranks_with_delays_of_their_own() {
         Communicator::threads(ranks, |communicator| {
             communicator.set_deadline(Duration::from_secs(60)).unwrap();
             let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule).pipelined(pipelined);
-            straggle(&communicator, &Device::cpu_with(workers), &options, rounds(60) as u32);
+            straggle(&communicator, &Device::cpu_with(workers), &options, rounds(24) as u32);
         })
         .unwrap();
     }
