@@ -150,6 +150,17 @@ impl PlanCore {
         stuck.and_then(of).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
     }
 
+    /// What a launch waited for that has ended because a rank is lost.
+    pub(crate) fn waits(&self) -> String {
+        let megakernel = self.megakernel();
+        match self.missing(&BlackBox::EMPTY) {
+            Some(RankWait { task, call, tile, rank }) => {
+                format!("task {task} tile {tile:?} (call #{call}) in megakernel {megakernel}, for rank {rank}")
+            }
+            None => format!("megakernel {megakernel}"),
+        }
+    }
+
     /// [`maco_abi::Launch::ranks`].
     pub(crate) fn ranks(&self) -> u64 {
         self.exchange.as_ref().map_or(0, |exchange| exchange.table())

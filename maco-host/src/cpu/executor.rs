@@ -236,7 +236,7 @@ impl Executor {
         }
         let panicked = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A launch that has ended needs nobody any more.
-        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error)));
+        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error.while_at(&core.waits()))));
         match lost.or_else(|| self.cause(core, panicked)) {
             None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {

@@ -1,10 +1,13 @@
 //! Worlds of ranks to test in.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+pub mod periodic;
+pub mod place;
+
 use std::fmt::Debug;
 use std::time::Duration;
 
-use maco::{Communicator, Device, PlanOptions, bf16, f16};
+use maco::{Communicator, Device, PlanOptions, Schedule, bf16, f16};
 
 /// An element as small whole numbers.
 pub trait Value: Copy + PartialEq + Debug {
@@ -128,16 +131,32 @@ pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
     let worlds: &[_] =
         if short() { &[(2, Static), (3, Tickets)] } else { &[(1, Static), (2, Static), (2, Tickets), (3, Tickets), (4, Static)] };
     for &(ranks, schedule) in worlds {
-        if !are_there(ranks) {
-            continue;
-        }
-        Communicator::threads(ranks, |communicator| {
-            let device = Device::gpu(communicator.local_rank()).unwrap();
-            let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
-            test(&World { communicator, device, options });
-        })
-        .unwrap();
+        on_gpus(ranks, schedule, &test);
     }
+}
+
+/// Runs `test` as every rank of a world, each with a GPU, if there are so many.
+pub fn on_gpus(ranks: u32, schedule: Schedule, test: impl Fn(&World) + Sync) {
+    if !are_there(ranks) {
+        return;
+    }
+    Communicator::threads(ranks, |communicator| {
+        let device = Device::gpu(communicator.local_rank()).unwrap();
+        let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
+        test(&World { communicator, device, options });
+    })
+    .unwrap();
+}
+
+/// Runs `test` as every rank of a world on the CPU.
+pub fn on_cpus(ranks: u32, workers: u32, test: impl Fn(&World) + Sync) {
+    Communicator::threads(ranks, |communicator| {
+        communicator.set_deadline(Duration::from_secs(30)).unwrap();
+        let device = Device::cpu_with(workers);
+        let options = PlanOptions::new().communicator(communicator.clone());
+        test(&World { communicator, device, options });
+    })
+    .unwrap();
 }
 
 /// Ends a process that is a rank, with what it has to say.
