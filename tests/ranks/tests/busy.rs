@@ -14,8 +14,8 @@ use ranks::sizes::sum_of_f32;
 use support::place::program;
 use support::{number, numbers, on_cpus, on_gpus, short};
 
-/// Of tensors of the other process, on a GPU: a launch takes about a millisecond, so that two processes take turns.
-const LARGE: [u64; 2] = [4096, 8192];
+/// Of tensors of the other process, on a GPU: a launch takes a millisecond or two, and the next one comes at once.
+const LARGE: [u64; 2] = [16_384, 16_384];
 const SMALL: [u64; 2] = [64, 128];
 
 /// The other process: on each device one launch follows another one until nobody wants any more of it. Then it says how many there were.
@@ -159,7 +159,7 @@ fn gpu_another_process_has_the_gpus() {
     let busy = Busy::new(most.clamp(1, 4));
     let begin = Instant::now();
     for ranks in [2, 3, 4] {
-        on_gpus(ranks, maco::Schedule::Static, |world| steps(world, if short() { 5 } else { 300 }).unwrap());
+        on_gpus(ranks, maco::Schedule::Static, |world| steps(world, if short() { 5 } else { 100 }).unwrap());
     }
     eprintln!("with another process beside: {:?}", begin.elapsed());
     let launches = busy.end();

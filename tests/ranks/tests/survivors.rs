@@ -8,7 +8,7 @@ use std::{env, process, thread};
 use maco::{Communicator, Device, Error, Fault, Plan, PlanOptions, Schedule};
 use ranks::collectives::chain;
 use support::place::{Place, ends, program};
-use support::{are_there, launched};
+use support::{alone, are_there, launched};
 
 /// Of all waits inside of megakernels.
 const DEADLINE: Duration = Duration::from_millis(300);
@@ -74,6 +74,7 @@ macro_rules! on_both {
         #[test]
         #[ignore = "gpu"]
         fn $gpu_name() {
+            let _alone = alone();
             WORLDS.into_iter().filter(|(ranks, _)| are_there(*ranks)).for_each(|(ranks, special)| $run(ranks, special, gpu));
         }
     )*};
@@ -225,6 +226,7 @@ fn a_killed_rank_is_named_and_the_others_work_on() {
 #[test]
 #[ignore = "gpu"]
 fn gpu_a_killed_rank_is_named_and_the_others_work_on() {
+    let _alone = alone();
     for (ranks, rank) in [(2, 1), (2, 0), (3, 2), (4, 1)].into_iter().filter(|(ranks, _)| are_there(*ranks)) {
         let texts = killed(ranks, rank, true);
         let said = |text: &String| text.split("<said>MACO").nth(1).map(|rest| format!("MACO{rest}"));

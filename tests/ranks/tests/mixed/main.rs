@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use kept::Kept;
 use maco::{Error, Reduce, Schedule, Tensor, TensorElement, bf16, f16};
 use model::{Operation, Random};
-use support::{Value, World, number, on_cpus, on_gpus, short};
+use support::{Value, World, alone, beside_others, number, on_cpus, on_gpus, short};
 
 /// One tile, and several.
 const SHAPES: [[u64; 2]; 2] = [[7, 9], [70, 130]];
@@ -37,8 +37,8 @@ impl Turns {
         }
     }
 
-    fn end(&self) {
-        self.0.fetch_add(1, Ordering::Release);
+    fn end(&self, turns: usize) {
+        self.0.fetch_add(turns, Ordering::Release);
     }
 }
 
@@ -59,7 +59,13 @@ fn sum_of<E: Value + TensorElement + maco::RankElement>(world: &World, count: u6
 fn mixed(world: &World, seed: u64, operations: usize, turns: Option<(&Turns, usize)>) -> Result<(), Error> {
     let ranks = world.communicator.ranks();
     let mut random = Random::new(seed);
+    if let Some((turns, own)) = turns {
+        turns.wait(own);
+    }
     let mut kept = [Kept::new(world, SHAPES[0])?, Kept::new(world, SHAPES[1])?];
+    if let Some((turns, _)) = turns {
+        turns.end(IN_A_ROW);
+    }
     for n in 0..operations {
         if let Some((turns, own)) = turns {
             turns.wait(own);
@@ -86,7 +92,7 @@ fn mixed(world: &World, seed: u64, operations: usize, turns: Option<(&Turns, usi
             kept.check(&format!("seed {seed}, behind operation {n}"))?;
         }
         if let Some((turns, _)) = turns {
-            turns.end();
+            turns.end(1);
         }
     }
     // Not between the turns of the other one: it only waits.
@@ -123,6 +129,7 @@ fn two_communicators_at_once() {
 #[test]
 #[ignore = "gpu"]
 fn gpu_two_communicators_at_once() {
+    let _alone = alone();
     for ranks in [2, 3, 4] {
         let turns: Vec<Turns> = (0..ranks).map(|_| Turns(AtomicUsize::new(0))).collect();
         let operations = if short() { 30 } else { 3000 };
@@ -130,7 +137,7 @@ fn gpu_two_communicators_at_once() {
             for own in [0, 1] {
                 let turns = &turns;
                 scope.spawn(move || {
-                    on_gpus(ranks, Schedule::Static, |world| {
+                    beside_others(ranks, Schedule::Static, |world| {
                         let turns = &turns[world.communicator.rank() as usize];
                         mixed(world, 31 + own as u64, operations, Some((turns, own))).unwrap();
                     });

@@ -5,6 +5,7 @@ pub mod periodic;
 pub mod place;
 
 use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use maco::{Communicator, Device, PlanOptions, Schedule, bf16, f16};
@@ -135,8 +136,21 @@ pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
     }
 }
 
+/// As long as it lives, no other test of this program has the GPUs: of two worlds on the same ones, each rank must call in one order.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // One that has failed is no reason to.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs `test` as every rank of a world, each with a GPU, if there are so many.
 pub fn on_gpus(ranks: u32, schedule: Schedule, test: impl Fn(&World) + Sync) {
+    let _alone = alone();
+    beside_others(ranks, schedule, test);
+}
+
+/// The same while others may have the GPUs, too.
+pub fn beside_others(ranks: u32, schedule: Schedule, test: impl Fn(&World) + Sync) {
     if !are_there(ranks) {
         return;
     }
