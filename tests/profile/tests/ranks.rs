@@ -40,23 +40,33 @@ fn record(communicator: &Communicator, device: &Device, mut seen: impl FnMut(u32
     Ok(())
 }
 
-/// Each tile of a sum has come from all ranks.
+/// Each tile of a sum has come from all ranks. Of a large tile one task sends, and the one behind it receives.
 fn sound(all: &RankProfiles) {
-    let runs: Vec<HashMap<u32, Span>> = all
+    // The first and the last task of each tile.
+    let runs: Vec<HashMap<&[u32], [Span; 2]>> = all
         .ranks()
         .iter()
         .map(|profile| {
             let is_sum = |span: &&Span| profile.operations[profile.tasks[span.task as usize].operation as usize].name == "all_reduce";
-            profile.spans.iter().filter(|span| span.kind == Kind::Run).filter(is_sum).map(|span| (span.task, *span)).collect()
+            let mut tiles = HashMap::new();
+            for span in profile.spans.iter().filter(|span| span.kind == Kind::Run).filter(is_sum) {
+                let [first, last] = tiles.entry(&profile.tasks[span.task as usize].tile[..]).or_insert([*span; 2]);
+                *first = if span.task < first.task { *span } else { *first };
+                *last = if span.task > last.task { *span } else { *last };
+            }
+            tiles
         })
         .collect();
     let (shifts, error) = (all.shifts(), all.clock_error());
     assert!(!runs[0].is_empty());
     for (to, received) in runs.iter().enumerate() {
         for (from, sent) in runs.iter().enumerate() {
-            for (task, receives) in received {
-                let (end, begin) = (shifts[to] + receives.end, shifts[from] + sent[task].start);
-                assert!(end + error >= begin, "rank {to} has task {task} at {end}, and rank {from} begins it at {begin}, ±{error}");
+            for (tile, [_, receives]) in received {
+                let (end, begin) = (shifts[to] + receives.end, shifts[from] + sent[tile][0].start);
+                assert!(
+                    end + error >= begin,
+                    "rank {to} has tile {tile:?} at {end}, and rank {from} begins to send it at {begin}, ±{error}"
+                );
             }
         }
     }
