@@ -128,8 +128,8 @@ fn functions_of_bodies_use_no_atomics() {
     let of = |n: usize, change: &str| {
         format!(
             "#[inline(never)]
-            fn bump{n}(at: &Count) -> f32 {{
-                {change}; // refused
+            fn bump{n}(at: &Count) -> f32 {{ // refused
+                {change};
                 1.0
             }}
             fn either{n}(v: f32) -> f32 {{
