@@ -22,7 +22,7 @@ fn shapes(world: &World) -> &'static [[u64; 2]] {
         _ if world.device.is_gpu() => &SHAPES,
         (2, 1) => &SHAPES,
         (3, _) => &SHAPES[..6],
-        _ => &SHAPES[..5],
+        _ => &SHAPES[..4],
     }
 }
 
