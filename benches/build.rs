@@ -6,6 +6,7 @@ fn main() {
         "src/forms.rs",
         "src/kernels.rs",
         "src/memory.rs",
+        "src/overlaps.rs",
         "src/tasks/mod.rs",
     ])
 }

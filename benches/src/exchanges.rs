@@ -63,3 +63,26 @@ pub fn alone_narrow(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
         h = next;
     }
 }
+
+/// A tile, then its sum over all ranks with the residual and the RMSNorm of both, then the next tile.
+#[maco::megakernel]
+pub fn normed(
+    #[shard(0)] x: In<bf16, M, N>,
+    residual: In<bf16, M, N>,
+    weight: In<bf16, N>,
+    sums: Out<bf16, M, N>,
+    y: Out<bf16, M, N>,
+    by: f32,
+) {
+    let mut h = x;
+    let mut before = residual;
+    for step in 0..STEPS {
+        let part = temp::<bf16, M, N>().partial(Sum);
+        scaled(h, part, by);
+        let sum = if step + 1 == STEPS { sums } else { temp::<bf16, M, N>() };
+        let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
+        all_reduce_add_rmsnorm(part, before, weight, sum, next, 1e-6);
+        before = sum;
+        h = next;
+    }
+}

@@ -35,8 +35,8 @@ pub struct Fifo {
 /// Where the messages of a collective lie, and how its tiles are numbered: 32 bytes, in the last of the call's [`crate::OPERANDS`] places. There is none of a plan
 /// with one rank.
 ///
-/// A message is one tile from one rank to another, as packets: words of 64 bits, 32 of data and 32 of flag. Each rank has room for two messages of every tile from every
-/// rank, by the parity of their numbers; behind that [`MessageWord`]s for each rank and tile.
+/// A message is one tile from one rank to another, as packets: words of 64 bits, 32 of data and 32 of flag. Of large tiles it is data alone, and a signal says that they
+/// are there. Each rank has room for two messages of every tile from every rank, by the parity of their numbers; behind that [`MessageWord`]s for each rank and tile.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
@@ -55,7 +55,8 @@ pub struct Messages {
     pub sources: u32,
 }
 
-/// What a rank counts of messages that nobody answers, for each peer and tile.
+/// What a rank counts of messages that nobody answers, for each peer and tile. Those that all answer are numbered by their launch and need no counts: the signals of large
+/// ones are in the first two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MessageWord {
@@ -88,6 +89,12 @@ impl Messages {
         self.offset + self.message_bytes() + 4 * (MessageWord::COUNT * (peer as u64 * self.tiles as u64 + tile as u64) + word as u64)
     }
 
+    /// Where a rank has the signal of message `number` of `tile` from rank `source`, which stores [`launch_flag`] there. There are two, by parity: a rank may be a launch
+    /// ahead of another one, which has still to see the signal before.
+    pub const fn signal(self, number: u32, source: u32, tile: u32) -> u64 {
+        self.word(source, tile, if number.is_multiple_of(2) { MessageWord::Credit } else { MessageWord::Sent })
+    }
+
     const fn message_bytes(self) -> u64 {
         2 * self.sources as u64 * self.tiles as u64 * self.bytes as u64
     }
@@ -98,7 +105,16 @@ impl Messages {
     }
 }
 
-/// The flag of the packets of a message that is numbered by its launch: the number, which repeats after 65,536 launches, above a bit that is set. Memory of zeros holds
+/// Least bytes of a tile that goes as data with a signal, where all ranks answer, and by two tasks: one sends it, the other receives. Of smaller ones a packet's flag is
+/// there sooner.
+pub const SIGNALLED_BYTES: u64 = 16 * 1024;
+
+/// Whether a tile of so many rows and columns, as its task says them, and bytes of an element goes so. One without a size does not.
+pub const fn is_signalled(rows: u64, cols: u64, bytes: u32) -> bool {
+    rows.saturating_mul(cols).saturating_mul(bytes as u64) >= SIGNALLED_BYTES
+}
+
+/// The flag of the packets of a message that is numbered by its launch, or its signal: the number, which repeats after 65,536 launches, above a bit that is set. Memory of zeros holds
 /// no packet.
 pub const fn launch_flag(launch: u32) -> u32 {
     crate::epoch(launch) | 1
@@ -142,6 +158,24 @@ mod tests {
             prop_assert_eq!((places[0].0, places.last().map(|last| last.0 + last.1)), (offset, Some(offset + messages.total(ranks))));
         }
 
+        /// The signals of two launches are two words of their peer and tile; the one after has that of the first again.
+        #[test]
+        fn signals_are_apart(tiles in 1u32..20, sources in 1u32..9, number: u32, offset in 0u64..1 << 40) {
+            let messages = Messages { offset, bytes: 32, tiles, grid: [1, 1], first: 0, sources };
+            let mut places = Vec::new();
+            for rank in 0..sources {
+                for tile in 0..tiles {
+                    let [even, odd] = [number, number.wrapping_add(1)].map(|number| messages.signal(number, rank, tile));
+                    prop_assert_eq!(messages.signal(number.wrapping_add(2), rank, tile), even);
+                    prop_assert!([even, odd].iter().all(|at| (at - offset) % 4 == 0 && *at >= messages.word(0, 0, MessageWord::Credit)));
+                    prop_assert!([even, odd].iter().all(|at| at + 4 <= offset + messages.total(sources)));
+                    places.extend([even, odd]);
+                }
+            }
+            places.sort_unstable();
+            prop_assert!(places.windows(2).all(|two| two[0] + 4 <= two[1]));
+        }
+
         #[test]
         fn tiles_are_numbered(grid in [1u32..6, 1u32..6, 1u32..6]) {
             let messages = Messages { grid: [grid[1], grid[2]], tiles: grid.iter().product(), ..Messages::default() };
@@ -156,6 +190,12 @@ mod tests {
             }
             prop_assert_eq!(next, messages.tiles);
         }
+    }
+
+    #[test]
+    fn large_tiles_are_signalled() {
+        assert!(is_signalled(64, 128, 2) && is_signalled(64, 64, 4) && is_signalled(u32::MAX.into(), u32::MAX.into(), 4));
+        assert!(!is_signalled(64, 127, 2) && !is_signalled(0, 1 << 20, 4) && !is_signalled(1 << 20, 0, 4));
     }
 
     /// A message is told from the one whose place it takes, and from zeros.

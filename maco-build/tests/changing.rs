@@ -56,17 +56,18 @@ fn count() -> Count {
 }
 "#;
 
-/// A task of rows with this closure.
-fn rows(closure: &str) -> String {
+/// A task of rows with this closure, and a megakernel of it: number `n` of the file.
+fn rows(n: usize, closure: &str) -> String {
     format!(
         "#[maco::task(tile(i = 16))]
-        fn body(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {{
+        fn body{n}(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {{
             cta.rows(x, y, |x, y| {{ {closure} }})
         }}
         #[maco::megakernel]
-        pub fn kernel(x: In<f32, M, N>, y: Out<f32, M, N>) {{
-            body(x, y);
-        }}"
+        pub fn kernel{n}(x: In<f32, M, N>, y: Out<f32, M, N>) {{
+            body{n}(x, y);
+        }}
+        "
     )
 }
 
@@ -75,14 +76,16 @@ fn refused((built, said): &(bool, String), words: &[&str]) {
     assert!(!built && words.iter().all(|word| said.contains(word)), "{said}");
 }
 
-/// Lanes have an atomic each that a closure of rows makes, and part by it.
+/// Lanes have an atomic each that a closure of rows makes, and part by it. Each closure is refused where it stands.
 #[test]
 fn closures_of_single_elements_hold_nothing_that_changes() {
-    let parted = |seen: &str, hold: &str| {
-        rows(&format!(
-            "let seen = {seen};
+    let parted = |n: usize, seen: &str, hold: &str| {
+        rows(
+            n,
+            &format!(
+                "let seen = {seen};
             {hold}
-            y.zip(&x, |v| {{
+            y.zip(&x, |v| {{ // refused
                 if v > 0.0 {{
                     seen.store(1, Ordering::Relaxed);
                 }}
@@ -92,62 +95,62 @@ fn closures_of_single_elements_hold_nothing_that_changes() {
                 let sum = x.sum(|v| v);
                 y.map(|v| v + sum);
             }}"
-        ))
+            ),
+        )
     };
-    let code = "MACO0101: a closure holds something that can change";
-    for (seen, hold) in
-        [("Count::new(0)", ""), ("count()", ""), ("count()", "let seen = &seen;"), ("(1, [count()])", "let seen = (&seen.1[0],).0;")]
-    {
-        refused(&build(&parted(seen, hold), true), &[code, "src/kernels.rs:"]);
-    }
+    let seen =
+        [("Count::new(0)", ""), ("count()", ""), ("count()", "let seen = &seen;"), ("(1, [count()])", "let seen = (&seen.1[0],).0;")];
+    let mut kernels: String = (0..).zip(seen).map(|(n, (seen, hold))| parted(n, seen, hold)).collect();
     // Behind a function of rows too.
-    let (built, said) = build(
-        &format!(
-            "fn marked(x: &maco::Row<'_, f32, impl Sized>, seen: &Count) -> f32 {{
-                x.sum(|v| {{
-                    seen.store(1, Ordering::Relaxed);
-                    v
-                }})
-            }}
-            {}",
-            rows("let seen = count(); let sum = marked(&x, &seen); y.set(|_| sum);")
-        ),
-        true,
-    );
-    refused(&(built, said), &[code]);
+    kernels += "fn marked(x: &maco::Row<'_, f32, impl Sized>, seen: &Count) -> f32 {
+        x.sum(|v| { // refused
+            seen.store(1, Ordering::Relaxed);
+            v
+        })
+    }
+    ";
+    kernels += &rows(4, "let seen = count(); let sum = marked(&x, &seen); y.set(|_| sum);");
+    let (built, said) = build(&kernels, true);
+    let lines = format!("{BEFORE}{kernels}");
+    for (line, _) in (1..).zip(lines.lines()).filter(|(_, text)| text.ends_with("// refused")) {
+        refused(&(built, said.clone()), &["MACO0101: a closure holds something that can change", &format!("src/kernels.rs:{line}:")]);
+    }
     // What a row has in common, numbers and elements of it, are held as before.
-    let held = rows("let (sum, elements) = (x.sum(|v| v), x.elements()); let by = [sum, 2.0]; y.set(|j| elements.at(j) * by[1] + by[0]);");
+    let held =
+        rows(0, "let (sum, elements) = (x.sum(|v| v), x.elements()); let by = [sum, 2.0]; y.set(|j| elements.at(j) * by[1] + by[0]);");
     let (built, said) = build(&held, true);
     assert!(built, "{said}");
 }
 
-/// A static behind functions, with its address in a register: no rule knows the variable, and the instruction is one of `core`'s all the same.
+/// A static behind functions, with its address in a register: no rule knows the variable, and each instruction is one of `core`'s all the same.
 #[test]
 fn functions_of_bodies_use_no_atomics() {
-    let of = |change: &str| {
+    let of = |n: usize, change: &str| {
         format!(
-            "static A: Count = Count::new(0);
-            static B: Count = Count::new(0);
-            #[inline(never)]
-            fn bump(at: &Count) -> f32 {{
+            "#[inline(never)]
+            fn bump{n}(at: &Count) -> f32 {{ // refused
                 {change};
                 1.0
             }}
-            fn either(v: f32) -> f32 {{
-                v + bump(if v > 2.0 {{ &A }} else {{ &B }})
+            fn either{n}(v: f32) -> f32 {{
+                v + bump{n}(if v > 2.0 {{ &A }} else {{ &B }})
             }}
             {}",
-            rows("y.zip(&x, |v| either(v));")
+            rows(n, &format!("y.zip(&x, |v| either{n}(v));"))
         )
     };
-    for change in [
+    let changes = [
         "at.store(1, Ordering::SeqCst)",
         "at.swap(1, Ordering::Relaxed)",
         "at.fetch_add(1, Ordering::AcqRel)",
         "let _ = at.compare_exchange(1, 2, Ordering::AcqRel, Ordering::Acquire)",
-    ] {
-        let (built, said) = build(&of(change), false);
-        refused(&(built, said.clone()), &["MACO0101: an atomic of `core`", "src/kernels.rs:"]);
-        assert_eq!(said.matches("the GPU half of").count(), 1, "{said}");
+    ];
+    let statics = "static A: Count = Count::new(0);\nstatic B: Count = Count::new(0);\n";
+    let kernels: String = std::iter::once(statics.to_owned()).chain((0..).zip(changes).map(|(n, change)| of(n, change))).collect();
+    let (built, said) = build(&kernels, false);
+    assert_eq!(said.matches("the GPU half of").count(), changes.len(), "{said}");
+    let lines = format!("{BEFORE}{kernels}");
+    for (line, _) in (1..).zip(lines.lines()).filter(|(_, text)| text.ends_with("// refused")) {
+        refused(&(built, said.clone()), &["MACO0101: an atomic of `core`", &format!("src/kernels.rs:{line}:")]);
     }
 }

@@ -129,8 +129,8 @@ impl Communicator {
         SymmetricMemory::new(self.0.group.clone(), device, bytes)
     }
 
-    /// How many bytes of each rank's symmetric memory are for the messages of all plans together, 64 MiB if it is not set: twice as many as tensors that ranks exchange have,
-    /// for each rank twice. All ranks say the same, before the first plan with collectives.
+    /// How many bytes of each rank's symmetric memory are for the messages of all plans together, 64 MiB if it is not set: as many as tensors that ranks exchange have, for
+    /// each rank twice, and of small tiles twice as many. All ranks say the same, before the first plan with collectives.
     ///
     /// # Errors
     /// MACO0100 behind that plan: the memory stays as large as it is.

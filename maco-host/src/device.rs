@@ -30,19 +30,27 @@ impl Device {
     /// # Errors
     /// What [`Device::gpu`] returns when there is a GPU that does not work.
     pub fn best() -> Result<Device, Error> {
-        match Device::gpu(0) {
-            Err(Error::NoDriver | Error::NoGpu { .. }) => Ok(Device::cpu()),
+        let has_no_code = |device: &Device| has_no_code(device.context()?.capability(), option_env!("MACO_NO_DEVICE_CODE"));
+        let (device, note) = Device::best_of(Device::gpu(0), has_no_code)?;
+        if let Some(note) = note {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| eprintln!("{note}"));
+        }
+        Ok(device)
+    }
+
+    /// `gpu` if it can be used, else the CPU, with what there is to say. `has_no_code`: why the program has no code for a GPU.
+    fn best_of(gpu: Result<Device, Error>, has_no_code: impl Fn(&Device) -> Option<String>) -> Result<(Device, Option<String>), Error> {
+        match gpu {
+            Err(Error::NoDriver | Error::NoGpu { .. }) => Ok((Device::cpu(), None)),
             Err(error) => Err(error),
-            Ok(device) => {
-                match device.context().and_then(|context| has_no_code(context.capability(), option_env!("MACO_NO_DEVICE_CODE"))) {
-                    None => Ok(device),
-                    Some(reason) => {
-                        static SAID: Once = Once::new();
-                        SAID.call_once(|| eprintln!("note: the CPU is used, since this program has no code for {device}: {reason}"));
-                        Ok(Device::cpu())
-                    }
+            Ok(device) => Ok(match has_no_code(&device) {
+                None => (device, None),
+                Some(reason) => {
+                    let note = format!("note: the CPU is used, since this program has no code for {device}: {reason}");
+                    (Device::cpu(), Some(note))
                 }
-            }
+            }),
         }
     }
 
@@ -205,6 +213,22 @@ mod tests {
             Err(error) => assert_eq!(best.unwrap_err().code(), error.code()),
         }
         assert!(Device::gpu(1 << 20).is_err());
+    }
+
+    /// A device with workers of its own stands for the GPU.
+    #[test]
+    fn best_is_the_cpu_where_the_program_has_no_code_for_the_gpu() {
+        let gpu = || Ok(Device::cpu_with(5));
+        let (best, note) = Device::best_of(gpu(), |_| None).unwrap();
+        assert_eq!((best.workers(), note), (5, None));
+        let (best, note) = Device::best_of(gpu(), |_| Some("it has code for sm_90a".to_owned())).unwrap();
+        assert_eq!(best, Device::cpu());
+        assert_eq!(note.unwrap(), "note: the CPU is used, since this program has no code for CPU with 5 workers: it has code for sm_90a");
+        // Without a GPU there is nothing to say; one that does not work is an error.
+        let (best, note) = Device::best_of(Err(Error::NoDriver), |_| panic!()).unwrap();
+        assert_eq!((best, note), (Device::cpu(), None));
+        let broken = Error::NeedsGpu { what: "a test", device: "this".into() };
+        assert_eq!(Device::best_of(Err(broken), |_| panic!()).unwrap_err().code(), 56);
     }
 
     #[test]

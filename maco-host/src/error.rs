@@ -542,7 +542,7 @@ pub enum Error {
     /// What went wrong between ranks: MACO0093 to MACO0097, MACO0099 and MACO0100.
     #[error(transparent)]
     Ranks(Box<maco_ranks::Error>),
-    /// A trace, a file of costs, or a tuning file: MACO0064, MACO0065, MACO0067.
+    /// A trace, a file of costs, or a tuning file: MACO0064, MACO0065, MACO0067; MACO0102.
     #[error(transparent)]
     File(Box<FileError>),
 }

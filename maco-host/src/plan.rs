@@ -20,8 +20,8 @@ use crate::graph_files;
 use crate::lower::Fault;
 use crate::options::{DEADLINE, PlanOptions, deadline_ns};
 use crate::plan_core::PlanCore;
-use crate::profile::Profile;
 use crate::profile::record::Shape;
+use crate::profile::{Profile, RankProfiles};
 use crate::program::Program;
 use crate::report::Report;
 use crate::tuning;
@@ -300,7 +300,8 @@ impl Plan {
     }
 
     /// Whether later launches record what every worker and scheduler does and when, for [`Plan::profile_report`]. Off at first. It costs up to 64 MB of
-    /// the device's memory, and each task a few stores. Arguments bound before keep what they have.
+    /// the device's memory, and each task a few stores. Arguments bound before keep what they have. Of one of several ranks on a GPU this waits for what runs,
+    /// and so does the report: both look at the GPU's timer.
     ///
     /// # Errors
     /// MACO0062 on a GPU when the program was not built with `MACO_PROFILE=1`; those of loading device code (MACO0041 to MACO0054);
@@ -336,6 +337,14 @@ impl Plan {
             Executor::Cpu(cpu) => cpu.recorded(&self.0.core),
             Executor::Gpu(gpu) => gpu.recorded(&self.0.core),
         }
+    }
+
+    /// [`Plan::profile_report`] of all ranks, on one clock. All ranks call it, behind the same launch, with the communicator that they planned with; each gets all.
+    ///
+    /// # Errors
+    /// Those of [`Plan::profile_report`], MACO0095 when a rank does not come, MACO0096 when one has no profile, MACO0102 for ranks on several hosts.
+    pub fn profile_of_ranks(&self, communicator: &Communicator) -> Result<RankProfiles, Error> {
+        RankProfiles::gather(communicator.group(), self.0.core.megakernel(), self.profile_report())
     }
 
     /// Injects a fault into every later launch, or none: how tests provoke a hang. On a GPU all but lost signals need device code that has faults

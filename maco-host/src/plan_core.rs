@@ -14,6 +14,7 @@ use crate::exchange::Exchange;
 use crate::hang::{RankWait, task_name, tile};
 use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
+use crate::profile::RankClock;
 use crate::signature::Signature;
 
 /// A plan with its lowering, and the settings of its launches.
@@ -23,6 +24,8 @@ pub(crate) struct PlanCore {
     pub(crate) plan: Plan,
     pub(crate) lowered: Lowered,
     pub(crate) signature: Signature,
+    /// Which of several ranks it is of; their profiles have a clock in common.
+    pub(crate) rank: Option<RankClock>,
     /// What goes to other ranks and comes from them.
     pub(crate) exchange: Option<Arc<Exchange>>,
     /// Tiles are copied by TMA, or by a model of it.
@@ -82,6 +85,7 @@ impl PlanCore {
             plan,
             lowered,
             signature,
+            rank: options.communicator.as_ref().and_then(RankClock::of),
             exchange: None,
             staging,
             cooperative,
@@ -144,6 +148,17 @@ impl PlanCore {
         };
         let stuck = (report.report == REPORT_STUCK).then_some(report.task);
         stuck.and_then(of).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
+    }
+
+    /// What a launch waited for that has ended because a rank is lost.
+    pub(crate) fn waits(&self) -> String {
+        let megakernel = self.megakernel();
+        match self.missing(&BlackBox::EMPTY) {
+            Some(RankWait { task, call, tile, rank }) => {
+                format!("task {task} tile {tile:?} (call #{call}) in megakernel {megakernel}, for rank {rank}")
+            }
+            None => format!("megakernel {megakernel}"),
+        }
     }
 
     /// [`maco_abi::Launch::ranks`].

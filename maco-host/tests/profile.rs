@@ -257,6 +257,7 @@ fn by_hand() -> Profile {
     let span = |worker, kind, task, start, end| Span { worker, warp: None, kind, task, start, end };
     Profile {
         megakernel: "hand".into(),
+        rank: None,
         device: "paper".into(),
         schedule: "static".into(),
         workers: 2,

@@ -84,6 +84,18 @@ impl Error {
             Error::Memory { .. } => 100,
         }
     }
+
+    /// Of a rank that is lost, the same with what this one waits for: it is at no operation of the hub, which would know. Other errors say it already.
+    #[must_use]
+    pub fn while_at(self, operation: &str) -> Error {
+        match self {
+            Error::Failed(failure) => match *failure {
+                Failure::Lost { rank, .. } => Failure::Lost { rank, operation: Some(operation.to_owned()) }.into(),
+                other => other.into(),
+            },
+            other => other,
+        }
+    }
 }
 
 impl From<Failure> for Error {

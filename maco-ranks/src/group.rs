@@ -1,5 +1,6 @@
 //! The ranks of a job as one of them sees them: exchange of small values, barrier and vote, each with a deadline.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub struct Group {
     ranks: u32,
     local_rank: u32,
     local_ranks: u32,
+    /// See [`Group::job`].
+    job: u64,
     one_host: bool,
     deadline_ms: AtomicU64,
     /// None: there is one rank.
@@ -63,19 +66,19 @@ pub(crate) struct Answer {
 impl Group {
     /// One rank that is all.
     pub fn single() -> Group {
-        Group::new(0, 1, 0, 1, None)
+        Group::new(0, 1, 0, 1, job_number(), None)
     }
 
-    fn new(rank: u32, ranks: u32, local_rank: u32, local_ranks: u32, link: Option<Link>) -> Group {
+    fn new(rank: u32, ranks: u32, local_rank: u32, local_ranks: u32, job: u64, link: Option<Link>) -> Group {
         let client = link.map(|link| Mutex::new(Client { link: Some(link), error: None, notes: None }));
         let deadline_ms = AtomicU64::new(DEADLINE.as_millis() as u64);
-        Group { rank, ranks, local_rank, local_ranks, one_host: true, deadline_ms, client, hub: None }
+        Group { rank, ranks, local_rank, local_ranks, job, one_host: true, deadline_ms, client, hub: None }
     }
 
     /// A thread of this process; `link` goes to the hub.
-    pub(crate) fn thread(rank: u32, ranks: u32, mut link: Link) -> Group {
+    pub(crate) fn thread(rank: u32, ranks: u32, job: u64, mut link: Link) -> Group {
         admitted(&mut link, ranks);
-        Group::new(rank, ranks, rank, ranks, Some(link))
+        Group::new(rank, ranks, rank, ranks, job, Some(link))
     }
 
     /// Joins the other ranks of the job; returns when all are there. [`Group::set_deadline`] is then `deadline`.
@@ -112,13 +115,16 @@ impl Group {
             (meet::join(&job, number, deadline, until)?, None)
         };
         admitted(&mut link, job.ranks);
-        let mut group = Group::new(job.rank, job.ranks, job.local_rank, job.local_ranks, Some(link));
+        let mut group = Group::new(job.rank, job.ranks, job.local_rank, job.local_ranks, job_number(), Some(link));
         (group.hub, group.one_host) = (hub, one_host);
         if let Some(client) = &mut group.client {
             client.get_mut().unwrap_or_else(PoisonError::into_inner).notes = notes;
         }
         group.set_deadline(deadline);
-        group.exchange_until("join", Ok(&[]), None, until)?;
+        // The number of rank 0 is everybody's.
+        let numbers = all_of("join", group.exchange_until("join", Ok(&group.job.to_le_bytes()), None, until)?.values)?;
+        let number = numbers.first().and_then(|number| number.first_chunk());
+        group.job = number.map_or(group.job, |number| u64::from_le_bytes(*number));
         Ok(group)
     }
 
@@ -140,6 +146,11 @@ impl Group {
     /// How many ranks are on this host.
     pub fn local_ranks(&self) -> u32 {
         self.local_ranks
+    }
+
+    /// A number that all ranks of this job have, and those of no other one.
+    pub fn job(&self) -> u64 {
+        self.job
     }
 
     /// Whether all ranks are on this host, and can share memory.
@@ -254,6 +265,11 @@ impl Group {
             _ => Err(client.fail(Failure::Garbled { rank: 0 }.into())),
         }
     }
+}
+
+/// One that no other job has: the keys of a hash table are random.
+pub(crate) fn job_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Longest error text of a rank.

@@ -8,6 +8,7 @@
 
 mod agree;
 mod arena;
+mod clock;
 mod error;
 mod failure;
 mod folder;
@@ -25,6 +26,7 @@ mod token;
 
 pub use agree::Variant;
 pub use arena::{ALIGNMENT, Arena, Block, RankMemory};
+pub use clock::host_clock;
 pub use error::Error;
 pub use failure::Failure;
 #[doc(hidden)]

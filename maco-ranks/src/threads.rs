@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::MAX_RANKS;
 use crate::error::Error;
-use crate::group::{Group, no_socket, pair};
+use crate::group::{Group, job_number, no_socket, pair};
 use crate::hub::Hub;
 
 /// Runs `run` on `ranks` threads, each a rank, and returns what they return in the order of ranks. A panic of a rank goes on when all have ended.
@@ -19,12 +19,12 @@ pub fn threads<R: Send>(ranks: u32, run: impl Fn(Group) -> R + Sync) -> Result<V
     }
     let mut ends: Vec<_> = (0..ranks).map(|_| pair()).collect::<Result<_, _>>().map_err(|why| no_socket(0, &why))?;
     let (own, hubs): (Vec<_>, Vec<_>) = ends.drain(..).unzip();
-    let (hub, run) = (Hub::new(ranks, hubs, None), &run);
+    let (hub, job, run) = (Hub::new(ranks, hubs, None), job_number(), &run);
     thread::scope(|scope| {
         thread::Builder::new().name("maco hub".into()).spawn_scoped(scope, || hub.run()).map_err(|why| no_socket(0, &why))?;
         let mut threads = Vec::with_capacity(own.len());
         for (rank, link) in (0..).zip(own) {
-            let group = Group::thread(rank, ranks, link);
+            let group = Group::thread(rank, ranks, job, link);
             let thread = thread::Builder::new().name(format!("rank {rank}")).spawn_scoped(scope, move || run(group));
             threads.push(thread.map_err(|why| no_socket(rank, &why))?);
         }

@@ -41,6 +41,7 @@ fn values_come_in_the_order_of_ranks() {
                 let values = group.all_gather(&[group.rank() as u8, round as u8]).unwrap();
                 assert_eq!(values, (0..ranks).map(|rank| vec![rank as u8, round as u8]).collect::<Vec<_>>());
             }
+            assert!(group.all_gather(&group.job().to_le_bytes()).unwrap().iter().all(|job| *job == group.job().to_le_bytes()));
             group.check().unwrap();
             group.rank()
         })
@@ -50,6 +51,26 @@ fn values_come_in_the_order_of_ranks() {
             assert_eq!(found, rank as u32);
         }
     }
+}
+
+#[test]
+fn no_two_jobs_have_one_number() {
+    let mut numbers: Vec<u64> = (0..4).flat_map(|_| each(2, Group::job)).map(|(number, _)| number).collect();
+    numbers.push(Group::single().job());
+    numbers.dedup();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 5, "two ranks of each job have the same, and nobody else");
+}
+
+/// The clocks of two threads are one, so that what one has seen is in the past of the other.
+#[test]
+fn the_clock_of_the_host_goes_on() {
+    let seen = maco_ranks::host_clock();
+    let later = std::thread::spawn(maco_ranks::host_clock).join().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let now = maco_ranks::host_clock();
+    assert!(seen <= later && (20_000_000..20_000_000_000).contains(&(now - later)), "{seen} {later} {now}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reads the traces that `Profile::write_chrome` writes. Recording them does not belong here (`maco-host`).
+//! Reads the traces that `Profile::write_chrome` writes, of one rank or of several on one timeline. Recording them does not belong here (`maco-host`).
 
 mod compare;
 mod draw;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use maco_host::profile::{FileError, Profile, write_costs};
+use maco_host::profile::{FileError, Profile, RankProfiles, write_costs};
 
 /// Says what a recorded launch of a MACO megakernel did with its time.
 ///
 /// Record one: `plan.profile(true)?; plan.run(..)?; plan.profile_report()?.write_chrome("trace.json")?`, on a GPU in a program that was
-/// built with MACO_PROFILE=1. The same file opens in ui.perfetto.dev.
+/// built with MACO_PROFILE=1. The same file opens in ui.perfetto.dev. Of several ranks each writes its own file, and `merge` makes one timeline of them.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 120)]
 struct Arguments {
@@ -23,7 +23,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// One row per operation: tasks, time, % of roofline, wait %, overlap %, multiprocessors or CPU workers; and how busy schedulers were
-    #[command(after_help = "Start here. A high wait % of an operation asks for `critical-path`: what came before it, and how late.\n\n\
+    #[command(after_help = "Start here. A high wait % of an operation asks for `critical-path`: what came before it, and how late.\n\
+                      Of several ranks: how far their clocks agree, each operation on all of them, and the total. The overlap % of a collective \
+                      is what of it is hidden.\n\n\
                       Example: maco-trace summary trace.json")]
     Summary {
         /// The trace
@@ -50,9 +52,11 @@ enum Command {
         /// What it is
         after: PathBuf,
     },
-    /// The timeline as a picture: a row per worker, with a line for each role, and one per scheduler
-    #[command(after_help = "Colours are operations, light grey is waiting; --critical-path joins the tasks of the longest chain.\n\n\
-                      Example: maco-trace draw trace.json -o timeline.svg --critical-path")]
+    /// The timeline as a picture: a row per worker, with a line for each role, and one per scheduler; ranks one below another
+    #[command(
+        after_help = "Colours are operations, light grey is waiting; --critical-path joins the tasks of the longest chain of a rank.\n\n\
+                      Example: maco-trace draw trace.json -o timeline.svg --critical-path"
+    )]
     Draw {
         /// The trace
         trace: PathBuf,
@@ -65,6 +69,20 @@ enum Command {
         /// Also draw the critical path
         #[arg(long)]
         critical_path: bool,
+    },
+    /// One timeline of the traces of all ranks, on the clock of their host
+    #[command(
+        after_help = "Each rank has written its trace behind the same run. `summary`, `draw` and ui.perfetto.dev read what is made of them; \
+                      the other commands read the trace of one rank.\n\n\
+                      Example: maco-trace merge trace.rank0.json trace.rank1.json -o all.json"
+    )]
+    Merge {
+        /// The traces, one of each rank
+        #[arg(required = true)]
+        traces: Vec<PathBuf>,
+        /// The trace of all ranks
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
     },
     /// What each task cost, as a file that plans can be made by
     #[command(after_help = "Read it with `maco_host::profile::read_costs` and pass it to `PlanOptions::costs`.\n\n\
@@ -99,13 +117,20 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Summary { trace } => print!("{}", Profile::read_chrome(trace)?.summary()),
+        Command::Summary { trace } => {
+            let read = RankProfiles::read_chrome(trace)?;
+            match read.ranks() {
+                [profile] => print!("{}", profile.summary()),
+                _ => print!("{}", read.summary()),
+            }
+        }
         Command::CriticalPath { trace } => print!("{}", Profile::read_chrome(trace)?.critical_path()),
         Command::Compare { before, after } => print!("{}", compare::table(&Profile::read_chrome(before)?, &Profile::read_chrome(after)?)),
         Command::Draw { trace, output, width, critical_path } => {
             let format = draw::Format::of(&output)?;
-            draw::write(&Profile::read_chrome(trace)?, &output, format, width, critical_path)?;
+            draw::write(&RankProfiles::read_chrome(trace)?, &output, format, width, critical_path)?;
         }
+        Command::Merge { traces, output } => RankProfiles::merge_chrome(&traces)?.write_chrome(output)?,
         Command::Costs { trace, output } => write_costs(&Profile::read_chrome(trace)?.costs(), output)?,
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use maco_host::profile::{Busy, Group, Kind, Operation, Profile, Scheduler, Span, TaskPlace, read_costs};
+use maco_host::profile::{Busy, Group, Kind, Operation, Profile, RankClock, RankProfiles, Scheduler, Span, TaskPlace, read_costs};
 
 /// `a` on two workers, then `b <c>` after both; `factor` makes `a` longer.
 fn profile(factor: u64) -> Profile {
@@ -12,6 +12,7 @@ fn profile(factor: u64) -> Profile {
     let shift = 1000 * factor;
     Profile {
         megakernel: "drawn".into(),
+        rank: None,
         device: "paper".into(),
         schedule: "static".into(),
         workers: 2,
@@ -212,6 +213,57 @@ fn warps_have_lanes_of_their_own() {
     assert_eq!((row[3], row[5]), ("1.00", "0.75"), "{text}");
 }
 
+/// Rank `rank` of two, of which the second one begins 2 µs later.
+fn of_rank(rank: u32) -> Profile {
+    Profile { rank: Some(RankClock { rank, ranks: 2, job: 5, origin: 9000 + 2000 * u64::from(rank), error: 400 }), ..profile(1) }
+}
+
+#[test]
+fn traces_of_ranks_merge_into_one_timeline() {
+    let bench = Bench::new("ranks");
+    (0..2).for_each(|rank| of_rank(rank).write_chrome(bench.0.join(format!("trace.rank{rank}.json"))).unwrap());
+    assert_eq!(bench.prints(&["merge", "trace.rank1.json", "trace.rank0.json", "-o", "all.json"]), "");
+    let merged = RankProfiles::read_chrome(bench.0.join("all.json")).unwrap();
+    assert_eq!(merged.ranks(), [of_rank(0), of_rank(1)]);
+
+    let text = bench.prints(&["summary", "all.json"]);
+    assert!(text.starts_with("drawn on 2 ranks: 5.20 µs\nclocks of ranks agree to ±800 ns\n"), "{text}");
+    let row: Vec<&str> = text.lines().find(|line| line.starts_with("| total ")).unwrap().split('|').map(str::trim).collect();
+    assert_eq!((row[3], row[4], row[7], row[8]), ("6", "7.00 µs", "0.0", "2"), "{text}");
+    // That of one rank is what it is without the others.
+    assert_eq!(bench.prints(&["summary", "trace.rank0.json"]), bench.prints(&["summary", "a.json"]));
+    assert_eq!(bench.prints(&["critical-path", "trace.rank1.json"]), bench.prints(&["critical-path", "a.json"]));
+
+    let svg = |trace: &str| {
+        bench.prints(&["draw", trace, "-o", "t.svg", "--critical-path"]);
+        String::from_utf8(bench.read("t.svg")).unwrap()
+    };
+    let (one, both) = (svg("a.json"), svg("all.json"));
+    assert_eq!(svg("trace.rank1.json"), one);
+    assert_eq!(
+        (both.matches("<title>").count(), both.matches("#dc1414").count()),
+        (10, 6),
+        "all spans, and the longest chain of each rank"
+    );
+    assert!(both.contains("drawn on 2 ranks: 5.20 µs, clocks agree to ±0.80 µs"), "{both}");
+    let label = |text: &str| -> f64 {
+        let line = both.lines().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{text} in {both}"));
+        line.split_once(" y=\"").unwrap().1.split('"').next().unwrap().parse().unwrap()
+    };
+    // Rank 1 below rank 0, and to the right: `b` begins 1.1 µs behind the begin of its rank.
+    let (first, second) =
+        (label("run b &lt;c&gt; [0, 0]: 2.000 µs from 1.100 µs on"), label("run b &lt;c&gt; [0, 0]: 2.000 µs from 3.100 µs on"));
+    assert!(label("rank 0: paper") < first && first < label("rank 1: paper") && label("rank 1: paper") < second, "{both}");
+
+    let text = bench.fails(&["merge", "trace.rank0.json", "a.json", "-o", "no.json"]);
+    assert!(text.starts_with("MACO0102: these traces make no timeline of all ranks: a.json was recorded by a plan of one rank"), "{text}");
+    assert!(bench.fails(&["merge", "trace.rank0.json", "-o", "no.json"]).contains("rank 1 of 2 is missing"));
+    assert!(!bench.0.join("no.json").exists());
+    for arguments in [&["critical-path", "all.json"][..], &["compare", "a.json", "all.json"], &["costs", "all.json", "-o", "no.json"]] {
+        assert!(bench.fails(arguments).contains("expected the trace of one rank, found those of 2"));
+    }
+}
+
 #[test]
 fn errors_say_what_is_wrong() {
     let bench = Bench::new("wrong");
@@ -232,10 +284,10 @@ fn errors_say_what_is_wrong() {
 fn help_has_examples() {
     let bench = Bench::new("help");
     let text = bench.prints(&["--help"]);
-    for word in ["plan.profile(true)", "MACO_PROFILE=1", "summary", "critical-path", "compare", "draw", "costs"] {
+    for word in ["plan.profile(true)", "MACO_PROFILE=1", "summary", "critical-path", "compare", "draw", "merge", "costs"] {
         assert!(text.contains(word), "{word} in {text}");
     }
-    for command in ["summary", "critical-path", "compare", "draw", "costs"] {
+    for command in ["summary", "critical-path", "compare", "draw", "merge", "costs"] {
         assert!(bench.prints(&[command, "--help"]).contains(&format!("Example: maco-trace {command} ")));
     }
 }

@@ -1,7 +1,8 @@
 //! Collectives: ranks exchange tiles. On one rank each of these is a copy.
 //!
-//! Each rank sends what others need as packets, tile by tile, as soon as the tile is there, and makes its result of what comes, in the order of ranks: in `f32`, rounded
-//! once. So all ranks have the same bits in every run. Sums are those of NCCL's but for rounding: its order is another one.
+//! Each rank sends what others need, tile by tile, as soon as the tile is there: small ones as packets, large ones that all answer as data with a signal. It makes its
+//! result of what comes, in the order of ranks: in `f32`, rounded once. So all ranks have the same bits in every run. Sums are those of NCCL's but for rounding: its
+//! order is another one.
 
 use crate::prelude::*;
 
@@ -9,6 +10,22 @@ use crate::prelude::*;
 #[maco_macros::task(crate = crate, tile(i = 8 | 64, j = 64 | 256), E in [bf16, f16, f32, i32])]
 pub fn all_reduce(cta: &mut Cta, #[read(i, j)] part: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.all_reduce(part, y, Sum)
+}
+
+/// sum = the sum of `part` over all ranks + residual, each of both sums rounded to E, and y = [`rmsnorm`](super::rmsnorm) of the rounded sum: what is behind the
+/// last product of attention and of a feed-forward layer that ranks share, in one task. `part` is placed `.partial(Sum)`. Errors, NaN and infinities as of
+/// [`add_rmsnorm`](super::add_rmsnorm), whose bits `sum` has; squares are added in another order.
+#[maco_macros::task(crate = crate, tile(i = 1), E in [bf16, f16, f32])]
+pub fn all_reduce_add_rmsnorm(
+    cta: &mut Cta,
+    #[read(i, ..)] part: Tensor<E, M, N>,
+    #[read(i, ..)] residual: Tensor<E, M, N>,
+    #[read(..)] weight: Tensor<E, N>,
+    #[write(i, ..)] sum: Tensor<E, M, N>,
+    #[write(i, ..)] y: Tensor<E, M, N>,
+    epsilon: f32,
+) {
+    cta.all_reduce_add_rmsnorm(part, residual, weight, sum, y, epsilon)
 }
 
 /// y = the mean of `part` over all ranks; `part` is placed `.partial(Sum)` or `.partial(Mean)`.

@@ -20,7 +20,8 @@ mod select;
 
 pub use activation::{gelu, relu, sigmoid, silu, silu_mul, tanh};
 pub use collective::{
-    all_gather, all_reduce, all_reduce_max, all_reduce_mean, all_reduce_min, all_to_all, broadcast, reduce_scatter, ring, send,
+    all_gather, all_reduce, all_reduce_add_rmsnorm, all_reduce_max, all_reduce_mean, all_reduce_min, all_to_all, broadcast, reduce_scatter,
+    ring, send,
 };
 pub use elementwise::{add, bias, copy, mul, scale};
 pub use expert_routing::group_rows;

@@ -1,3 +1,3 @@
 fn main() {
-    maco_build::Build::new(["src/kernels.rs"]).delayed().run();
+    maco_build::Build::new(["src/kernels.rs", "src/ranks.rs"]).delayed().run();
 }

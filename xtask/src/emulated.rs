@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 38] = [
+const PROGRAMS: [(&str, &str, &str); 40] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
@@ -49,6 +49,8 @@ const PROGRAMS: [(&str, &str, &str); 38] = [
     ("profiled", "profile", "gpu_schedulers"),
     ("profiled", "profile", "gpu_warps"),
     ("ranks", "collectives", "gpu::chains"),
+    ("ranks", "collectives", "gpu::large"),
+    ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
-use benches::exchanges::{STEPS, alone, alone_narrow, summed, summed_narrow};
+use anyhow::ensure;
+use benches::exchanges::{STEPS, alone, alone_narrow, normed, summed, summed_narrow};
 use benches::nccl::Nccl;
+use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
-use benches::timing::Measured;
 use clap::Parser;
-use maco::{Arguments, Communicator, CudaGraph, Device, Event, PlanOptions, Stream, bf16};
+use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16};
 
 /// Measures sums over ranks: threads of this process, each with a GPU.
 ///
@@ -30,8 +30,6 @@ struct Options {
     kib: Vec<u64>,
 }
 
-/// Rounds that do not count: clocks, the first launches, NCCL's set-up.
-const WARM_UP: usize = 20;
 const ROWS: u64 = 8;
 
 fn main() -> anyhow::Result<()> {
@@ -49,9 +47,9 @@ fn main() -> anyhow::Result<()> {
 fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec<Row>> {
     let device = Device::gpu(communicator.local_rank())?;
     let stream = Stream::new(&device)?;
-    let clock = Clock { communicator, stream: &stream, begin: Event::new(&device)?, end: Event::new(&device)?, rounds: options.rounds };
+    let clock = RankClock::new(communicator, &device, &stream, options.rounds)?;
     let nccl = Nccl::new(communicator)?;
-    // Room for the messages of all steps: packets, half of which are flags, from every rank and twice.
+    // Room for the messages of all steps: from every rank and twice, and of small tiles packets, half of which are flags.
     let most = options.kib.iter().max().copied().unwrap_or(0) << 10;
     communicator.set_message_memory(((most + (64 << 10)) * 5 * u64::from(communicator.ranks()) * STEPS as u64) as usize)?;
     let mut rows = Vec::new();
@@ -106,39 +104,29 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         measure!(summed, alone, 256);
         measure!(summed_narrow, alone_narrow, 64);
     }
+    rows.extend(norms(communicator, &device, &stream, &clock)?);
     Ok(rows)
 }
 
-/// Times what all ranks launch alike.
-struct Clock<'a> {
-    communicator: &'a Communicator,
-    stream: &'a Stream,
-    begin: Event,
-    end: Event,
-    rounds: usize,
-}
-
-impl Clock<'_> {
-    /// Microseconds of each, in turn; of each round that of the rank that took longest.
-    fn measure(&self, systems: &mut [&mut dyn FnMut() -> anyhow::Result<()>]) -> anyhow::Result<Vec<Measured>> {
-        let mut times = vec![Vec::new(); systems.len()];
-        for round in 0..WARM_UP + self.rounds {
-            for (system, times) in systems.iter_mut().zip(&mut times) {
-                // Ranks begin together, as far as the host can see to it.
-                self.communicator.barrier()?;
-                self.begin.record(self.stream)?;
-                system()?;
-                self.end.record(self.stream)?;
-                self.end.synchronize()?;
-                let own = self.end.since(&self.begin)?.as_secs_f64() * 1e6;
-                let all = self.communicator.all_gather_bytes(&own.to_le_bytes())?;
-                let time = |bytes: &Vec<u8>| bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)).context("a rank gave no time");
-                let all = all.iter().map(time).collect::<anyhow::Result<Vec<_>>>()?;
-                if round >= WARM_UP {
-                    times.push(all.into_iter().fold(0.0, f64::max));
-                }
-            }
-        }
-        Ok(times.iter().map(|times| Measured::of(times)).collect())
-    }
+/// All-reduce, residual and RMSNorm of 6 rows of 6144, as a layer of a decoder has them.
+fn norms(communicator: &Communicator, device: &Device, stream: &Stream, clock: &RankClock<'_>) -> anyhow::Result<[Row; 1]> {
+    let [m, n] = [6, 6144];
+    let asked = PlanOptions::new().communicator(communicator.clone());
+    let ones = device.upload(&vec![bf16::ONE; (m * n) as usize], [m, n])?;
+    let weight = device.upload(&vec![bf16::ONE; n as usize], [n])?;
+    let (mut sums, mut y, mut apart) = (device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, n])?);
+    let plan = normed::plan_with(device, normed::Dims { M: m, N: n }, &asked)?;
+    let arguments = Arguments::new().tensor(&ones).tensor(&ones).tensor(&weight).tensor_mut(&mut sums).tensor_mut(&mut y);
+    let bound = plan.bind(arguments.scalar(1.0f32))?;
+    let without = alone::plan_with(device, alone::Dims { M: m, N: n }, &asked)?;
+    let bound_without = without.bind(Arguments::new().tensor(&ones).scalar(1.0f32).tensor_mut(&mut apart))?;
+    let times = clock.measure(&mut [&mut || Ok(bound.launch_on(stream)?), &mut || Ok(bound_without.launch_on(stream)?)])?;
+    plan.check()?;
+    without.check()?;
+    // Each step adds one of each rank to the residual, and a row of equal elements is normed to ones.
+    let sum = 1.0 + (STEPS as u32 * communicator.ranks()) as f32;
+    ensure!(sums.download()?.iter().all(|value| (value.to_f32() / sum - 1.0).abs() < 0.02), "the chain computed other sums");
+    ensure!(y.download()?.iter().all(|value| (value.to_f32() - 1.0).abs() < 0.01), "the chain computed something else than ones");
+    let case = format!("all-reduce, residual and RMSNorm {m} x {n}, {} ranks", communicator.ranks());
+    Ok([Row::without_peer("comm", case, "inside", times[1].slope(times[0], STEPS as f64))])
 }

@@ -117,6 +117,11 @@ impl Measurements {
             ticket: ((self.empty[1] - self.empty[0]) / 2.0).max(0.0),
             hop: self.hop,
             launch: (self.launch - first - tile).max(0.0),
+            // These take several GPUs: `bench comm`.
+            packet_tile: known.packet_tile,
+            packet_rate: known.packet_rate,
+            signalled_tile: known.signalled_tile,
+            signalled_rate: known.signalled_rate,
             partial_sums: known.partial_sums,
         };
         for (name, value, unit) in model.numbers() {

@@ -61,7 +61,7 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
 
     let mut random = Random(1);
     let (x, w) = (random.matrix(m * k, 1.0), random.matrix(n * k, (k as f32).powf(-0.5)));
-    // Messages of the summands, in whole tiles: packets, half of which are flags, from every rank and twice.
+    // Messages of the summands, in whole tiles: from every rank and twice, and as packets, half of which are flags, if they are small.
     ranks.set_message_memory((MIB + 8 * m.next_multiple_of(64) * n.next_multiple_of(256) * count) as usize)?;
     let dims = kernels::row_parallel::Dims { M: m, N: n, K: share };
     let plan = kernels::row_parallel::plan_with(&device, dims, &PlanOptions::new().communicator(ranks.clone()))?;

@@ -63,7 +63,7 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
     let x = random.matrix(m * k, 1.0);
     // With weights of this size the MLP adds to x more than x: an error of it does not disappear in the residual.
     let (up, down) = (random.matrix(h * k, 3.0 * (k as f32).powf(-0.5)), random.matrix(k * h, 3.0 * (h as f32).powf(-0.5)));
-    // Messages of the summands, in whole tiles: packets, half of which are flags, from every rank and twice.
+    // Messages of the summands, in whole tiles: from every rank and twice, and as packets, half of which are flags, if they are small.
     ranks.set_message_memory((MIB + 8 * m.next_multiple_of(64) * k.next_multiple_of(256) * count) as usize)?;
     let dims = kernels::mlp::Dims { M: m, K: k, H: share };
     let plan = kernels::mlp::plan_with(&device, dims, &PlanOptions::new().communicator(ranks.clone()))?;

@@ -1,11 +1,15 @@
-//! The messages of one tile that ranks exchange: packets, their numbers and credits. What is in them, and how a result is made of it, does not belong here
+//! The messages of one tile that ranks exchange: packets, or data and signals; their numbers and credits. What is in them, and how a result is made of it, does not belong here
 //! (`operations/collective.rs`); where they lie is [`maco_abi::Messages`]'.
 //!
-//! A packet carries its flag (NCCL's LL protocol, with words of 64 bits), so that data need no signal behind them.
+//! A packet carries its flag (NCCL's LL protocol, with words of 64 bits), so that data need no signal behind them. Large tiles that all ranks answer go as data alone, half
+//! as many bytes: when all threads have stored their part and met, one of them signals ([`TileMessages::signal`]), and each that loads waits for the signal.
 //!
 //! A place is used again by the message after the next one. Where a rank hears of all that it sends to, messages have the number of their launch: it has received
 //! those of the launch between, which its peers sent when they had ended the one before. No more is needed: no fence says so, but a store depends on what its rank has
 //! waited for, and launches follow each other. Messages that nobody answers are numbered by themselves, and wait for a credit.
+//!
+//! A signal is one of two words of its peer and tile, by parity too, and has the flag of its launch. The peer may be a launch ahead, which stores the other word; never two,
+//! as above. So the flag is compared for equality.
 
 use super::{RankView, System, Wait, packet, packet_data, packet_flag, reached};
 use maco_abi::{MessageWord, Messages};
@@ -39,7 +43,9 @@ impl Which {
 /// The messages of one tile in one launch, as a thread of a rank sees them. The threads of the rank share its pairs: each sends and receives its own ones, to all
 /// ranks and from all.
 ///
-/// In each launch: [`TileMessages::begin`], [`TileMessages::send`], [`TileMessages::receive`], and [`TileMessages::end`] when all threads have come so far.
+/// In each launch: [`TileMessages::begin`], [`TileMessages::send`], [`TileMessages::receive`], and [`TileMessages::end`] when all threads have come so far. Of messages that
+/// are signalled: [`TileMessages::store`], [`TileMessages::signal`] when all threads have come so far, [`TileMessages::wait`] and
+/// [`TileMessages::load`].
 #[derive(Clone, Copy)]
 pub struct TileMessages {
     ranks: RankView,
@@ -124,6 +130,71 @@ impl TileMessages {
             n += 1;
         }
         found || self.miss::<S, ()>(system, from).is_some()
+    }
+
+    /// Stores words from byte `at` of the message to rank `to` on.
+    ///
+    /// # Safety
+    /// Messages are signalled. There is such a rank, the words are inside a message, and `at` is a multiple of 8, and of 16 for more than two words. No other thread stores
+    /// there, and nobody has signalled in this launch.
+    #[inline(always)]
+    pub unsafe fn store<S: System, const N: usize>(&self, system: &S, to: u32, at: u32, words: [u32; N]) {
+        let message = self.messages.message(self.ranks.launch, self.ranks.rank, self.theirs);
+        // SAFETY: the message of this rank and tile, as the caller promises; its reader has read what was there.
+        unsafe { self.ranks.peer::<u8>(to).at::<[u32; N]>(message + at as u64).store_words(system, words) };
+    }
+
+    /// Tells all of `to` that their messages are there.
+    ///
+    /// # Safety
+    /// Messages are signalled. All threads have stored to these ranks, and met; one of them calls.
+    #[inline(always)]
+    pub unsafe fn signal<S: System>(&self, system: &S, to: Which) {
+        let at = self.messages.signal(self.ranks.launch, self.ranks.rank, self.theirs);
+        let mut n = 1;
+        while n < self.ranks.ranks {
+            let peer = self.ranks.behind(n);
+            if to.has(peer) {
+                // SAFETY: the peer's word of this rank, tile and parity, of which this thread is the only writer, and which the peer has read in the launch before the last.
+                unsafe { self.ranks.peer::<u8>(peer).at::<u32>(at).publish(system, maco_abi::launch_flag(self.ranks.launch)) };
+            }
+            n += 1;
+        }
+    }
+
+    /// Waits until all of `from` have signalled; false if the ranks do not go on before they do. Each thread that loads calls it.
+    ///
+    /// # Safety
+    /// Messages are signalled, and these ranks send one.
+    #[inline(always)]
+    pub unsafe fn wait<S: System>(&self, system: &S, wait: &impl Wait, from: Which) -> bool {
+        let flag = maco_abi::launch_flag(self.ranks.launch);
+        let mut n = 1;
+        while n < self.ranks.ranks {
+            let peer = self.ranks.behind(n);
+            if from.has(peer) {
+                let at = self.ranks.own(self.messages.signal(self.ranks.launch, peer, self.tile)).cast::<u32>();
+                // SAFETY: an aligned word of this rank's symmetric memory.
+                if !wait.until(|| unsafe { system.poll(at) } == flag) {
+                    self.miss::<S, ()>(system, peer);
+                    return false;
+                }
+            }
+            n += 1;
+        }
+        system.acquire();
+        true
+    }
+
+    /// Loads words from byte `at` of the message from rank `from` on.
+    ///
+    /// # Safety
+    /// Messages are signalled, and the thread has waited for that rank. The words are inside a message, `at` as of [`TileMessages::store`].
+    #[inline(always)]
+    pub unsafe fn load<S: System, const N: usize>(&self, system: &S, from: u32, at: u32) -> [u32; N] {
+        let message = self.messages.message(self.ranks.launch, from, self.tile);
+        // SAFETY: (of both) inside the message, which is this rank's; its writer has signalled, and stores there again when it has a signal of the next launch.
+        unsafe { self.ranks.peer::<u8>(self.ranks.rank).at::<[u32; N]>(message + at as u64).load_words(system) }
     }
 
     /// Counts the messages to the ranks `to` and from the ranks `from`, and gives the latter their credits. Only needed where messages have numbers of their own.

@@ -8,9 +8,13 @@ use crate::data::access::{Fresh, Readable, TaskTile, Written};
 use crate::data::element::Element;
 use crate::data::kind::{Collective, Has};
 use crate::data::region::{SameColumns, SameRows};
+use crate::operations::all_reduce_rmsnorm::Normed;
 use crate::operations::collective::{Flow, Only, Reduction};
 use crate::operations::order::Mapping;
 use crate::role::Role;
+
+/// Two rows that an operation has written.
+pub type WrittenRows<E, G, A, B> = (TaskTile<E, G, Written<A>, 1, 0>, TaskTile<E, G, Written<B>, 1, 0>);
 
 /// What a body of kind `Collective` calls on `cta`, which takes it. Values are combined in the order of ranks and rounded once, so that all ranks have the same bits.
 pub trait Collectives: Begin {
@@ -25,7 +29,43 @@ pub trait Collectives: Begin {
     where
         Self::Kind: Has<Collective>,
     {
-        exchange(self, x, y, op, |_, _| Flow { to: Which::All, from: Which::All, by_plane: false, by_rank: false, one_way: false })
+        exchange(self, x, y, op, |_, _| EVERYONE)
+    }
+
+    /// `sum = (x of all ranks) + residual` and `y = sum / √(mean(sum²) + epsilon) · weight`, row by row: an all-reduce with the residual connection and the RMSNorm (Zhang
+    /// and Sennrich, 2019) behind it. Tiles are one row: `tile(i = 1)`. `sum` has the bits of an all-reduce and an addition by themselves.
+    #[inline(always)]
+    fn all_reduce_add_rmsnorm<
+        E: Element<Value = f32>,
+        GX: SameRows<G> + SameColumns<G>,
+        GR: SameRows<G> + SameColumns<G>,
+        GW: SameColumns<G>,
+        G,
+        P: Readable,
+        Q: Readable,
+        N: Readable,
+        V: Fresh,
+        W: Fresh,
+    >(
+        mut self,
+        x: TaskTile<E, GX, P, 1, 0>,
+        residual: TaskTile<E, GR, Q, 1, 0>,
+        weight: TaskTile<E, GW, N, 1, 0>,
+        sum: TaskTile<E, G, V, 1, 0>,
+        y: TaskTile<E, G, W, 1, 0>,
+        epsilon: f32,
+    ) -> WrittenRows<E, G, V::Origin, W::Origin>
+    where
+        Self::Kind: Has<Collective>,
+    {
+        let written = (sum.written(), y.written());
+        let (role, task) = self.begin(P::SHARED || Q::SHARED || N::SHARED || V::SHARED || W::SHARED, |_| Mapping::Own);
+        if let Some(consumer) = role.simt_consumer() {
+            let (sum, y) = (written.0.raw(), written.1.raw());
+            let tiles = Normed { x: x.raw(), residual: residual.raw(), weight: weight.raw(), sum, y };
+            consumer.all_reduce_add_rmsnorm(tiles, task, EVERYONE, epsilon);
+        }
+        written
     }
 
     /// Plane r of `y` is the `x` of rank r. The first index of `y` is one of a grid axis of tile 1, the first of the task; it has as many planes as there are ranks.
@@ -133,6 +173,9 @@ pub trait Collectives: Begin {
         })
     }
 }
+
+/// Each rank sends its tile to all, and hears them all.
+const EVERYONE: Flow = Flow { to: Which::All, from: Which::All, by_plane: false, by_rank: false, one_way: false };
 
 impl<B: Begin> Collectives for B {}
 

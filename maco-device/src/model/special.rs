@@ -51,7 +51,8 @@ pub fn clock() -> u64 {
     wall() / TICK
 }
 
-const TICK: u64 = 16;
+/// Nanoseconds of a tick.
+pub const TICK: u64 = 16;
 
 /// Both clocks at one moment.
 pub fn stamp() -> maco_abi::Stamp {

@@ -1,17 +1,21 @@
 //! Collectives on a tile: each rank sends its part to those who need it, and makes its result of what it receives, in the order of ranks.
 //!
-//! Which rank sends what is all that a collective is here. How messages are numbered, and when their places are used again, is
-//! [`TileMessages`]'.
+//! Which rank sends what is all that a collective is here, and whether packets or data with a signal. Of the latter a tile has two tasks, of which the first one sends and the
+//! second one receives: between them the worker has other work while the tile travels. How messages are numbered, and when their places are used again,
+//! is [`TileMessages`]'.
+//!
+//! A thread has several blocks of eight elements on their way at a time ([`Turns`]): what a block takes is the time until it has come.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::channel::CpuThread;
 use crate::channel::{RankView, TileMessages, Wait, Which};
 use crate::data::element::Element;
+use crate::data::inputs::Inputs;
 use crate::data::number::Number;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
-use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
+use crate::operations::turns::{Turn, Turns, Values};
 
 /// How values of all ranks become one.
 pub trait Reduction<V>: Copy {
@@ -132,6 +136,55 @@ impl SimtConsumer {
         flow: Flow,
         op: O,
     ) {
+        // Eight words of each block are on their way, and sixteen of its sum in registers: of larger elements fewer blocks have room.
+        if const { E::BYTES > 2 } {
+            self.collective_of::<E, O, 2, A, B, I, J>(x, y, task, flow, op);
+        } else {
+            self.collective_of::<E, O, 4, A, B, I, J>(x, y, task, flow, op);
+        }
+    }
+
+    /// The same with `T` blocks of a thread together.
+    #[inline(always)]
+    fn collective_of<E: Element, O: Reduction<E::Value>, const T: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+        self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        task: Task,
+        flow: Flow,
+        op: O,
+    ) {
+        let (wide, turns) = (y.wide(), self.turns(y, x.wide() & y.wide() & x.covers(y.rows(), y.cols())));
+        let keep = |turn: &Turn<T>, (), values: Values<E, T>| {
+            // SAFETY: tiles of one grid do not overlap.
+            unsafe { turns.put(y, wide, turn, values) };
+        };
+        self.exchange::<E, O, _, T, A, B, I, J>(x, turns, task, flow, op, |_| (), keep);
+    }
+
+    /// Sends this thread's blocks of `x` and receives those of a tile of `I` × `J` elements, as `flow` says; `keep` gets them turn by turn, reduced by `op`, with what
+    /// `ahead` has loaded before they come. Whether all have come: if not, the launch is aborted.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "what an exchange is, and what is done with it")]
+    pub(super) fn exchange<
+        E: Element,
+        O: Reduction<E::Value>,
+        L,
+        const T: usize,
+        const A: usize,
+        const B: usize,
+        const I: usize,
+        const J: usize,
+    >(
+        self,
+        x: Tile<E, A, B>,
+        turns: Turns,
+        task: Task,
+        flow: Flow,
+        op: O,
+        ahead: impl Fn(&Turn<T>) -> L,
+        keep: impl FnMut(&Turn<T>, L, Values<E, T>),
+    ) -> bool {
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;
         let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
@@ -139,94 +192,198 @@ impl SimtConsumer {
         let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
         // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
         let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
-        let arrived = self.exchange_blocks(x, y, flow, op, exchange, ranks);
-        // All threads come here, also when the launch is aborted: those without a block wait here for the others.
+        // Of large tiles only: other tasks have no code for it.
+        let split = task.split_k();
+        let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
+        let exchange = Exchange { ranks, flow, messages: exchange, signalled };
+        // All threads come to each barrier, also when the launch is aborted, and those without a block.
+        let mut arrived = true;
+        if !signalled || split.part == 0 {
+            arrived = exchange.send::<E, T, A, B>(x, turns);
+        }
+        if signalled && split.part == 0 {
+            self.sync();
+            if self.thread == 0 {
+                // SAFETY: all threads have come here.
+                unsafe { exchange.messages.signal(&system(), flow.to) };
+            }
+            return arrived;
+        }
+        arrived = arrived && exchange.receive(x, turns, op, ahead, keep);
         if flow.one_way {
             self.sync();
             if self.thread == 0 && arrived {
                 // SAFETY: all threads have come here.
-                unsafe { exchange.end(&system(), flow.to, flow.from) };
+                unsafe { exchange.messages.end(&system(), flow.to, flow.from) };
             }
         }
+        arrived
+    }
+}
+
+/// What a rank does with the blocks of a tile.
+#[derive(Clone, Copy)]
+struct Exchange {
+    ranks: RankView,
+    flow: Flow,
+    messages: TileMessages,
+    /// Messages are data with a signal.
+    signalled: bool,
+}
+
+impl Exchange {
+    /// The part of `x` for rank `rank`.
+    #[inline(always)]
+    fn part<E: Element, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, rank: u32) -> Tile<E, A, B> {
+        if self.flow.by_plane { x.of_plane(rank as i32) } else { x }
     }
 
-    /// Each thread its blocks of eight elements; `false` if the launch is aborted.
+    /// Sends this thread's blocks; `false` if the launch is aborted.
     #[inline(always)]
-    fn exchange_blocks<E: Element, O: Reduction<E::Value>, const A: usize, const B: usize, const I: usize, const J: usize>(
-        self,
-        x: Tile<E, A, B>,
-        y: Tile<E, I, J>,
-        flow: Flow,
-        op: O,
-        exchange: TileMessages,
-        ranks: RankView,
-    ) -> bool {
-        // Pairs of words of eight elements.
-        let pairs = E::BYTES;
-        let wide = x.wide();
-        let cols = y.cols();
-        let rows = if cols == 0 { 0 } else { y.rows() };
-        let walk = GridStride::new(self.threads, cols.div_ceil(8).max(1));
-        let RankView { rank, ranks: count, .. } = ranks;
-        let system = system();
+    fn send<E: Element, const T: usize, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, mut turns: Turns) -> bool {
+        let (system, wide, count) = (system(), x.wide(), self.ranks.ranks);
         // SAFETY: ranks of the launch.
-        if !unsafe { exchange.begin(&system, &UntilAbort, flow.to) } {
+        if !unsafe { self.messages.begin(&system, &UntilAbort, self.flow.to) } {
             return false;
         }
-        let part = |rank: u32, (row, beside): (u32, u32)| {
-            let part = if flow.by_plane { x.of_plane(rank as i32) } else { x };
-            part.block(wide, row, 8 * beside)
-        };
-        let (mut at, mut block) = (walk.start(self.thread), self.thread);
-        while at.0 < rows {
+        if count == 1 || self.flow.to == Which::None {
+            return true;
+        }
+        while turns.any() {
+            let turn = turns.next::<T>();
+            let mut eights = [E::Eight::default(); T];
+            if !self.flow.by_plane {
+                eights = turns.load(x, wide, &turn);
+            }
             let mut n = 1;
             while n < count {
                 // Ranks send to different ones at a time.
-                let to = ranks.behind(n);
-                if flow.to.has(to) {
-                    let eight = part(to, at);
-                    let eight = eight.as_ref();
-                    let mut pair = 0;
-                    while pair < pairs {
-                        let word = 2 * pair as usize;
-                        // SAFETY: a message has a tile's blocks, of which this one is this thread's.
-                        unsafe { exchange.send(&system, to, block * pairs + pair, [eight[word], eight[word + 1]]) };
-                        pair += 1;
+                let to = self.ranks.behind(n);
+                if self.flow.to.has(to) {
+                    if self.flow.by_plane {
+                        eights = turns.load(self.part(x, to), wide, &turn);
                     }
+                    self.send_turn::<E, T>(to, &turn, &eights);
                 }
                 n += 1;
             }
-            (at, block) = (walk.next(at), block + self.threads);
         }
-        let put = y.wide();
-        let (mut at, mut block) = (walk.start(self.thread), self.thread);
-        while at.0 < rows {
+        true
+    }
+
+    /// Stores blocks to rank `to`.
+    #[inline(always)]
+    fn send_turn<E: Element, const T: usize>(&self, to: u32, turn: &Turn<T>, eights: &[E::Eight; T]) {
+        let system = system();
+        let mut n = 0;
+        while n < T {
+            if turn.there[n] {
+                let (words, block) = (eights[n].as_ref(), turn.number[n]);
+                if self.signalled {
+                    let at = block * const { 8 * E::BYTES };
+                    let mut word = 0;
+                    while word < const { 2 * E::BYTES } as usize {
+                        let to_words = at + 4 * word as u32;
+                        if const { E::BYTES == 1 } {
+                            // SAFETY: a message has a tile's blocks, of which this one is this thread's; it is signalled behind all of them.
+                            unsafe { self.messages.store(&system, to, to_words, [words[word], words[word + 1]]) };
+                        } else {
+                            let four = [words[word], words[word + 1], words[word + 2], words[word + 3]];
+                            // SAFETY: as above.
+                            unsafe { self.messages.store(&system, to, to_words, four) };
+                        }
+                        word += 4;
+                    }
+                } else {
+                    let mut pair = 0;
+                    while pair < E::BYTES {
+                        let word = 2 * pair as usize;
+                        // SAFETY: as above.
+                        unsafe { self.messages.send(&system, to, block * E::BYTES + pair, [words[word], words[word + 1]]) };
+                        pair += 1;
+                    }
+                }
+            }
+            n += 1;
+        }
+    }
+
+    /// Makes this thread's blocks, and has them kept; `false` if the launch is aborted.
+    #[inline(always)]
+    fn receive<E: Element, O: Reduction<E::Value>, L, const T: usize, const A: usize, const B: usize>(
+        &self,
+        x: Tile<E, A, B>,
+        mut turns: Turns,
+        op: O,
+        ahead: impl Fn(&Turn<T>) -> L,
+        mut keep: impl FnMut(&Turn<T>, L, Values<E, T>),
+    ) -> bool {
+        let wide = x.wide();
+        let RankView { rank, ranks: count, .. } = self.ranks;
+        // SAFETY: these ranks send to this one.
+        if self.signalled && !unsafe { self.messages.wait(&system(), &UntilAbort, self.flow.from) } {
+            return false;
+        }
+        while turns.any() {
+            let turn = turns.next();
+            let loaded = ahead(&turn);
             // Zeros, not an `Option`: ptxas keeps what is not defined on all paths through the whole launch (docs/internals/gemm.md, "Registers").
-            let mut all = E::open(E::Eight::default());
+            let mut all = [E::open(E::Eight::default()); T];
             let (mut any, mut from) = (false, 0);
             while from < count {
-                if flow.from.has(from) {
-                    let mut eight = E::Eight::default();
+                if self.flow.from.has(from) {
+                    let mut eights = [E::Eight::default(); T];
                     if from == rank {
-                        eight = part(from, at);
-                    } else {
-                        let words = eight.as_mut().as_chunks_mut().0;
-                        // SAFETY: as above; that rank sends to this one.
-                        if !unsafe { exchange.receive(&system, &UntilAbort, from, block * pairs, words) } {
-                            return false;
-                        }
+                        eights = turns.load(self.part(x, from), wide, &turn);
+                    } else if !self.receive_turn::<E, T>(from, &turn, &mut eights) {
+                        return false;
                     }
-                    let values = E::open(eight);
-                    all = core::array::from_fn(|n| if any { op.combine(all[n], values[n]) } else { values[n] });
+                    let mut n = 0;
+                    while n < T {
+                        let values = E::open(eights[n]);
+                        all[n] = core::array::from_fn(|at| if any { op.combine(all[n][at], values[at]) } else { values[at] });
+                        n += 1;
+                    }
                     any = true;
                 }
                 from += 1;
             }
             if any {
-                // SAFETY: this thread's block; tiles of one grid do not overlap.
-                unsafe { y.put_block(put, at.0, 8 * at.1, all.map(|value| op.finish(value, count))) };
+                keep(&turn, loaded, all.map(|block| block.map(|value| op.finish(value, count))));
             }
-            (at, block) = (walk.next(at), block + self.threads);
+        }
+        true
+    }
+
+    /// Loads blocks from rank `from`; `false` if the launch is aborted.
+    #[inline(always)]
+    fn receive_turn<E: Element, const T: usize>(&self, from: u32, turn: &Turn<T>, eights: &mut [E::Eight; T]) -> bool {
+        let system = system();
+        let mut n = 0;
+        while n < T {
+            let (words, block) = (eights[n].as_mut(), turn.number[n]);
+            if self.signalled {
+                let at = block * const { 8 * E::BYTES };
+                let mut word = 0;
+                while word < const { 2 * E::BYTES } as usize {
+                    let of_words = at + 4 * word as u32;
+                    if const { E::BYTES == 1 } {
+                        // SAFETY: a block of the message, whose signal this thread has seen.
+                        words[word..][..2].copy_from_slice(&unsafe { self.messages.load::<_, 2>(&system, from, of_words) });
+                    } else {
+                        // SAFETY: as above.
+                        words[word..][..4].copy_from_slice(&unsafe { self.messages.load::<_, 4>(&system, from, of_words) });
+                    }
+                    word += 4;
+                }
+            } else if turn.there[n] {
+                let pairs = words.as_chunks_mut().0;
+                // SAFETY: as above; that rank sends to this one.
+                if !unsafe { self.messages.receive(&system, &UntilAbort, from, block * E::BYTES, pairs) } {
+                    return false;
+                }
+            }
+            n += 1;
         }
         true
     }

@@ -2,6 +2,7 @@
 //!
 //! Which role takes part in what does not belong here: see [`crate::role`].
 
+pub mod all_reduce_rmsnorm;
 pub mod channel;
 pub mod collective;
 pub mod column_reduction;
@@ -23,6 +24,7 @@ pub mod row_stages;
 pub mod scatter;
 pub mod simt_consumer;
 pub mod staging;
+mod turns;
 #[cfg(target_arch = "nvptx64")]
 pub mod wgmma_accumulator;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -56,3 +56,43 @@ impl Since {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: Mapping = Mapping::Elements { rows: 4, cols: 64, blocks: true, spreads: false };
+    const OTHERS: Mapping = Mapping::Elements { rows: 4, cols: 63, blocks: false, spreads: false };
+
+    /// At which of these operations threads meet.
+    fn met(operations: &[(bool, Mapping)]) -> Vec<bool> {
+        let mut since = Since::Nothing;
+        let one = |&(shared, mapping): &(bool, Mapping)| {
+            let mut met = false;
+            since.next(shared, mapping, || met = true);
+            met
+        };
+        operations.iter().map(one).collect()
+    }
+
+    #[test]
+    fn threads_meet_where_one_may_see_what_another_has_written() {
+        for (before, then) in
+            [(BLOCKS, OTHERS), (BLOCKS, Mapping::Rows(4)), (Mapping::Rows(4), BLOCKS), (Mapping::Own, Mapping::Own), (BLOCKS, Mapping::Own)]
+        {
+            assert_eq!(met(&[(true, before), (true, then)]), [false, true]);
+            assert_eq!(met(&[(false, before), (false, then)]), [false, false], "nobody reads it");
+            // Also if one that shares nothing came between.
+            assert_eq!(met(&[(true, before), (false, then), (true, before)]), [false, false, true]);
+        }
+    }
+
+    #[test]
+    fn nobody_waits_where_the_same_threads_have_the_same_elements() {
+        for mapping in [BLOCKS, OTHERS, Mapping::Rows(4)] {
+            assert_eq!(met(&[(true, mapping), (true, mapping), (true, mapping)]), [false; 3]);
+        }
+        // Behind a barrier it begins anew.
+        assert_eq!(met(&[(true, BLOCKS), (true, OTHERS), (true, OTHERS), (true, BLOCKS)]), [false, true, false, true]);
+    }
+}

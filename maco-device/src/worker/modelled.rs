@@ -8,6 +8,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::watchdog::Stall;
 use super::{place, roles, waits, warp_tasks, watchdog};
 use crate::data::task::Task;
+/// The clock that records have: what it shows, and for how many nanoseconds it shows the same.
+pub use crate::model::special::{TICK, stamp};
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;

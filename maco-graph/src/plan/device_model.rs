@@ -73,6 +73,18 @@ pub struct DeviceModel {
     /// of a graph, so that no choice depends on it.
     #[serde(rename = "launch_nanoseconds", deserialize_with = "not_negative")]
     pub launch: f64,
+    /// Nanoseconds of a tile that ranks exchange as packets, beside its bytes. With [`DeviceModel::packet_rate`] a line through several tiles.
+    #[serde(rename = "packet_tile_nanoseconds", deserialize_with = "not_negative")]
+    pub packet_tile: f64,
+    /// Bytes of such a tile per nanosecond, its data alone.
+    #[serde(rename = "packet_bytes_per_nanosecond", deserialize_with = "positive")]
+    pub packet_rate: f64,
+    /// Nanoseconds of a tile that ranks exchange with a signal, by the tasks that send and receive it, beside its bytes.
+    #[serde(rename = "signalled_tile_nanoseconds", deserialize_with = "not_negative")]
+    pub signalled_tile: f64,
+    /// Bytes of such a tile per nanosecond, sent and received.
+    #[serde(rename = "signalled_bytes_per_nanosecond", deserialize_with = "positive")]
+    pub signalled_rate: f64,
     /// Most bytes of the partial sums of one call: what stays in the L2 cache, beside the operands, until it is read again.
     #[serde(rename = "partial_sums_bytes")]
     pub partial_sums: u64,
@@ -112,11 +124,15 @@ impl DeviceModel {
         ticket: 910.2,
         hop: 1580.0,
         launch: 12500.0,
+        packet_tile: 2300.0,
+        packet_rate: 0.8,
+        signalled_tile: 5300.0,
+        signalled_rate: 1.6,
         partial_sums: 32 << 20,
     };
 
     /// Every number with its name and unit, in the order of the fields: for tables.
-    pub fn numbers(&self) -> [(&'static str, f64, &'static str); 17] {
+    pub fn numbers(&self) -> [(&'static str, f64, &'static str); 21] {
         const RATE: &str = "B/ns";
         const OPERATIONS: &str = "FLOP/ns";
         const TIME: &str = "ns";
@@ -137,6 +153,10 @@ impl DeviceModel {
             ("ticket", self.ticket, TIME),
             ("hop", self.hop, TIME),
             ("launch", self.launch, TIME),
+            ("tile of packets", self.packet_tile, TIME),
+            ("bytes of packets", self.packet_rate, RATE),
+            ("tile with a signal", self.signalled_tile, TIME),
+            ("bytes with a signal", self.signalled_rate, RATE),
             ("partial sums", self.partial_sums as f64, "bytes"),
         ]
     }

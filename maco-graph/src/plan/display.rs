@@ -31,6 +31,7 @@ impl Display for Plan {
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
             match planned.whole {
                 _ if planned.parts == 1 => {}
+                _ if call.task.collective().is_some() => write!(f, "  half of them send, half receive")?,
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
             }
@@ -89,6 +90,7 @@ impl Plan {
             let name = self.call_name(index);
             let split = match planned.whole {
                 _ if planned.parts == 1 => String::new(),
+                _ if self.graph.calls[index].task.collective().is_some() => " that send, and as many that receive".to_owned(),
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };

@@ -18,7 +18,10 @@ pub(super) fn is_dynamic(graph: &Graph, call: &Call, tasks: u64, options: &Optio
     let free = options.schedule == Schedule::Static && options.assignment.is_none() && options.costs.is_none() && !call.drain;
     // What bounds a SIMT body of the user's is not known.
     let bound = !(matches!(call.task.kind, TaskKind::Gemm { .. } | TaskKind::Gemv { .. }) || call.task.is_simt());
+    // Lists with drains are in the order of calls, and tasks of collectives could not stand behind those that make their tiles (`collective_order`).
+    let alone = !graph.calls.iter().any(|call| call.task.collective().is_some());
     free && bound
+        && alone
         && options.workers >= WORKERS
         && tasks >= ROUNDS * u64::from(options.workers)
         && workload::bytes_moved(graph, call).0 / tasks >= options.model.bytes_behind_a_ticket()

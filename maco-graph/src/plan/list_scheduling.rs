@@ -425,13 +425,7 @@ pub(super) fn lists(
             }
         }
     }
-    let mut lists = Lists { drains, positions, ..Lists::default() };
-    for list in own {
-        lists.starts.push(lists.order.len() as u32);
-        lists.order.extend(list);
-    }
-    lists.starts.push(lists.order.len() as u32);
-    lists
+    Lists::of_workers(own, drains, positions)
 }
 
 /// When each task begins and ends if workers take the tasks in their order, each the one that is free first: by the options' costs, else by the device

@@ -74,6 +74,17 @@ pub enum Entry {
 }
 
 impl Lists {
+    /// Of the workers' own tasks.
+    pub(super) fn of_workers(own: Vec<Vec<u32>>, drains: Vec<Range<u32>>, positions: Vec<u32>) -> Lists {
+        let mut lists = Lists { drains, positions, ..Lists::default() };
+        for list in own {
+            lists.starts.push(lists.order.len() as u32);
+            lists.order.extend(list);
+        }
+        lists.starts.push(lists.order.len() as u32);
+        lists
+    }
+
     /// The tasks of list `list`, in the order in which they run, but for those that its worker claims.
     ///
     /// # Panics

@@ -22,6 +22,7 @@ use maco_abi::{AXES, MAX_SCHEDULERS, MAX_WORKERS};
 mod assignment;
 mod candidate_plan;
 mod check;
+mod collective_order;
 mod concurrency;
 mod counter_groups;
 mod counter_lookup;
@@ -411,7 +412,8 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         _ => {
             let dealt = options.schedule == Schedule::Static && options.assignment.is_none() && drains.is_empty();
             let assigned = if dealt { assignment::follow_producers(&graph, &calls, &order, &events, options.workers) } else { None };
-            schedule::lists(events.tasks.len() as u32, drains, options, assigned.as_deref())?
+            let lists = schedule::lists(events.tasks.len() as u32, drains, options, assigned.as_deref())?;
+            if dealt { collective_order::behind_producers(&graph, &calls, &events, options, lists) } else { lists }
         }
     };
     let mut plan = Plan {

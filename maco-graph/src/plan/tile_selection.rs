@@ -15,7 +15,7 @@ use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
-use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
+use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text};
 
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
@@ -50,6 +50,21 @@ impl Choice {
     pub fn settle(&self, call: &mut Call) {
         call.task = self.form.spec;
         call.slot = call.slot.saturating_add(self.form.first_instance);
+    }
+
+    /// With two tasks for each tile if ranks exchange it by signals, as its body finds too (`operations/collective.rs` of `maco-device`): by its size, whatever of it is
+    /// inside the tensor. One sends, the other receives.
+    fn apart(self, call: &Call) -> Choice {
+        let written = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).find(|(param, _)| param.access == Access::Write);
+        let signalled = written.is_some_and(|(param, _)| match param.region {
+            [.., Index::Tile(rows), Index::Tile(cols)] => {
+                let size = |axis: u8| u64::from(self.tile[usize::from(axis)]);
+                maco_abi::is_signalled(size(*rows), size(*cols), bytes(call, param))
+            }
+            _ => false,
+        });
+        let answered = call.task.collective().is_some_and(Collective::is_answered);
+        if answered && signalled { Choice { split_k: SplitK { whole: 0, parts: 2 }, ..self } } else { self }
     }
 
     /// How many tiles there are.
@@ -119,7 +134,7 @@ impl Chooser {
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.tile_grid(site, form, digits(form.spec, variant))?;
             let cost = CostModel::new(call, form.spec, options, self.concurrency);
-            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1);
+            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call));
         }
         let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
         if let Some(gemv) = task.gemv_form(call.element)
@@ -135,7 +150,7 @@ impl Chooser {
         if split.is_none() {
             self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
-        Ok(best)
+        Ok(best.apart(call))
     }
 
     /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
@@ -343,6 +358,9 @@ impl<'a> CostModel<'a> {
 
     fn of(&self, choice: &Choice) -> Time {
         let model = self.model;
+        if self.form.collective().is_some() {
+            return self.exchange(choice);
+        }
         if self.form.reads_in_bulk() {
             let (load, rest) = self.tasks(choice).nanoseconds(self.workers, model);
             return Time { load, rest };
@@ -387,6 +405,21 @@ impl<'a> CostModel<'a> {
             rest += waves * (model.part + result * f64::from(PARTIAL_BYTES) * (1.0 + parts / shared) / model.part_rate);
         }
         Time { load, rest }
+    }
+
+    /// Of tiles that ranks exchange: what does not depend on their bytes, most of all how long they travel, and what does.
+    fn exchange(&self, choice: &Choice) -> Time {
+        let bytes = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| {
+            let elements = volume(choice, param, view);
+            elements * f64::from(bytes(self.call, param))
+        });
+        let (fixed, rate) = if choice.apart(self.call).split_k.parts > 1 {
+            (self.model.signalled_tile, self.model.signalled_rate)
+        } else {
+            (self.model.packet_tile, self.model.packet_rate)
+        };
+        let waves = self.waves(choice.tiles() as f64);
+        Time { load: waves * bytes.sum::<f64>() / rate, rest: waves * fixed }
     }
 
     /// The tasks of `choice`; tiles at the borders are smaller.

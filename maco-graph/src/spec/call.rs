@@ -258,10 +258,13 @@ impl Recorder<'_> {
 
     /// Reads of a call come before its writes.
     const fn flow(&mut self, collective: Option<Collective>, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
-        let mut n = 0;
+        let (mut n, mut exchanged) = (0, false);
         while n < count {
             let formal = &formals[n];
-            self.placed(collective, formal, &views[n], sites[n]);
+            // Ranks exchange the first tensor that they read; the others are read as by any task.
+            let beside = exchanged && formal.access.reads();
+            exchanged |= formal.access.reads();
+            self.placed(if beside { None } else { collective }, formal, &views[n], sites[n]);
             if !matches!(formal.access, Access::Write) {
                 self.touch(&views[n], Access::Read, formal.task, formal.name, sites[n]);
             }

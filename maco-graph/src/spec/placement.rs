@@ -136,6 +136,7 @@ impl Collective {
     pub fn named(name: &str, reduction: Reduction) -> Option<Collective> {
         Some(match name {
             "all_reduce" => Collective::AllReduce(reduction),
+            "all_reduce_add_rmsnorm" => Collective::AllReduce(Reduction::Sum),
             "reduce_scatter" => Collective::ReduceScatter(reduction),
             "all_gather" => Collective::AllGather,
             "all_to_all" => Collective::AllToAll,
@@ -144,6 +145,11 @@ impl Collective {
             "ring" => Collective::Ring,
             _ => return None,
         })
+    }
+
+    /// Whether in each launch each rank hears of all that it sends to.
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Collective::AllReduce(_) | Collective::ReduceScatter(_) | Collective::AllGather | Collective::AllToAll)
     }
 
     /// Which tensor parameter has a plane for each rank, if one has: the input or the result.
@@ -156,7 +162,7 @@ impl Collective {
         }
     }
 
-    /// Whether what it reads may be placed like this.
+    /// Whether what ranks exchange, the first tensor that it reads, may be placed like this.
     pub const fn takes(self, placement: Placement) -> bool {
         match (self, placement) {
             (Collective::AllReduce(reduction) | Collective::ReduceScatter(reduction), Placement::Partial(of)) => reduction.reduces(of),

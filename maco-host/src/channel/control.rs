@@ -204,14 +204,19 @@ fn other_call(word: u32, here: u32, there: u32) -> Box<str> {
     .into()
 }
 
-fn called(code: u32) -> String {
-    let operation = LeanOperation::of(code).map_or("?", |operation| match operation {
+/// What a user calls the operation of a collective outside of megakernels, by its code.
+pub(crate) fn operation_name(code: u32) -> &'static str {
+    LeanOperation::of(code).map_or("?", |operation| match operation {
         LeanOperation::AllReduce => "all_reduce",
         LeanOperation::AllGather => "all_gather",
         LeanOperation::ReduceScatter => "reduce_scatter",
         LeanOperation::AllToAll => "all_to_all",
         LeanOperation::Broadcast => "broadcast",
-    });
+    })
+}
+
+fn called(code: u32) -> String {
+    let operation = operation_name(code);
     let element = LeanElement::of(code).map_or("?", |element| match element {
         LeanElement::Bf16 => "bf16",
         LeanElement::F16 => "f16",

@@ -12,6 +12,7 @@ mod proxy;
 mod symmetric;
 
 pub use channels::{ChannelOptions, Channels};
+pub(crate) use control::operation_name;
 pub use memory::MemoryChannel;
 pub use port::PortChannel;
 pub(crate) use port::Service;

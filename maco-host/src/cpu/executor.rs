@@ -25,6 +25,7 @@ use crate::hang::{Hang, parameter, task_name, tile};
 use crate::lower::{BoxShape, Fault, Image, Tables, TensorMapRequest};
 use crate::plan_core::{Key, PlanCore};
 use crate::profile::Profile;
+use crate::profile::clock::Moment;
 use crate::profile::record::{Recorded, Shape};
 use crate::program::Dispatch;
 use crate::report::Report;
@@ -235,7 +236,7 @@ impl Executor {
         }
         let panicked = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A launch that has ended needs nobody any more.
-        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error)));
+        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error.while_at(&core.waits()))));
         match lost.or_else(|| self.cause(core, panicked)) {
             None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {
@@ -366,7 +367,7 @@ impl Executor {
     pub(crate) fn recorded(&self, core: &PlanCore) -> Result<Profile, Error> {
         let turn = self.wait_for_turn()?;
         let mut profile = Profile::of(&core.plan, core.device.to_string(), None);
-        let filled = turn.recording.as_ref().is_some_and(|recording| {
+        let begin = turn.recording.as_ref().and_then(|recording| {
             let shape = recording.shape;
             let (profiles, records) = (shape.profiles() as usize, shape.records() as usize);
             let first = recording.memory.pointer().cast::<abi::Profile>();
@@ -375,7 +376,10 @@ impl Executor {
                 unsafe { (std::slice::from_raw_parts(first, profiles), std::slice::from_raw_parts(first.add(profiles).cast(), records)) };
             Recorded { profiles, records, shape, gpu: false }.fill(&mut profile)
         });
-        if filled { Ok(profile) } else { Err(Error::NoProfile { megakernel: core.megakernel().into() }) }
+        let begin = begin.ok_or_else(|| Error::NoProfile { megakernel: core.megakernel().into() })?;
+        // The clock of the threads does not drift from the host's.
+        profile.rank = core.rank.zip(Moment::of_threads()).map(|(rank, now)| rank.at(begin, profile.elapsed, [now; 2]));
+        Ok(profile)
     }
 
     /// The error that a run would return at once.

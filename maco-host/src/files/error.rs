@@ -3,6 +3,7 @@
 use std::path::Path;
 
 /// A trace (MACO0064), a file of costs (MACO0065) or a tuning file (MACO0067) that could not be written or read: which file, where in it, and what was expected.
+/// Traces that cannot be merged (MACO0102).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -90,17 +91,28 @@ pub enum FileError {
         /// What to do.
         help: &'static str,
     },
+    /// Traces that are not those of all ranks of one launch.
+    #[error(
+        "MACO0102: these traces make no timeline of all ranks: {what}\nhelp: pass one trace of each rank of one job, all written behind the same run of one megakernel"
+    )]
+    Merge {
+        /// Which one, and why.
+        what: Box<str>,
+    },
 }
 
 impl FileError {
-    /// The stable code: 64 for traces, 65 for costs, 67 for tuning files.
+    /// The stable code: 64 for traces, 65 for costs, 67 for tuning files, 102 for traces that are not of all ranks of one launch.
     pub fn code(&self) -> u16 {
         let (FileError::Io { code, .. }
         | FileError::Json { code, .. }
         | FileError::Foreign { code, .. }
         | FileError::Version { code, .. }
         | FileError::Field { code, .. }
-        | FileError::Line { code, .. }) = self;
+        | FileError::Line { code, .. }) = self
+        else {
+            return 102;
+        };
         match *code {
             COSTS => 65,
             TUNING => 67,

@@ -16,6 +16,7 @@ use super::memory::DeviceMemory;
 use super::module::Kernel;
 use super::plan_memory::PlanMemory;
 use super::stream::Stream;
+use super::timer;
 use super::watchdog::{Captured, Watched};
 use crate::abort::Cause;
 use crate::arguments::Arguments;
@@ -23,6 +24,7 @@ use crate::error::Error;
 use crate::lower::Fault;
 use crate::plan_core::{Key, PlanCore};
 use crate::profile::Profile;
+use crate::profile::clock::Moment;
 use crate::profile::record::{Recorded, Shape};
 use crate::program::Program;
 use crate::report::Report;
@@ -58,6 +60,8 @@ struct LaunchState {
 struct LaunchRecords {
     memory: DeviceMemory,
     shape: Shape,
+    /// Of one of several ranks: before its launches, on the clock of all.
+    before: Option<Moment>,
 }
 
 /// Memory that queued work uses, with the event behind that work.
@@ -297,9 +301,10 @@ impl Executor {
         if turn.recordings.last().is_none_or(|last| last.shape != shape) {
             let what = format!("the profile of megakernel `{}`", core.megakernel());
             let memory = DeviceMemory::zeroed(&self.context, shape.bytes(), &what)?;
-            turn.recordings.push(LaunchRecords { memory, shape });
+            turn.recordings.push(LaunchRecords { memory, shape, before: None });
         }
-        if let Some(recording) = turn.recordings.last() {
+        if let Some(recording) = turn.recordings.last_mut() {
+            recording.before = core.rank.map(|_| timer::moment(&self.context)).transpose()?;
             core.set_profile(recording.memory.address(), shape.room);
         }
         Ok(())
@@ -319,8 +324,11 @@ impl Executor {
         download(&self.context, &mut profiles, recording.memory.address())?;
         download(&self.context, &mut records, behind)?;
         let mut profile = Profile::of(&core.plan, self.context.to_string(), self.context.roofline());
-        let filled = Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile);
-        if filled { Ok(profile) } else { Err(none()) }
+        let begin = Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile).ok_or_else(none)?;
+        if let (Some(rank), Some(before)) = (core.rank, recording.before) {
+            profile.rank = Some(rank.at(begin, profile.elapsed, [before, timer::moment(&self.context)?]));
+        }
+        Ok(profile)
     }
 
     /// Tables of their own for `arguments`, on the GPU when this returns.

@@ -22,6 +22,7 @@ mod registered;
 mod staging;
 mod stream;
 mod tensor_map;
+mod timer;
 mod topology;
 mod virtual_memory;
 mod watchdog;

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use maco_abi::{LeanCall, LeanRanks, LeanTensor};
 use maco_device::lean;
 use maco_ranks::{Block, Group};
 
 use crate::agreement::own_or_all;
-use crate::channel::SymmetricMemory;
+use crate::channel::{SymmetricMemory, operation_name};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gpu::{LeanKernel, LeanLaunch, Stream};
@@ -20,6 +21,9 @@ use crate::tensor::Buffer;
 const GPU: (u32, u32) = (256, 8 << 10);
 /// Those of a CPU's: one thread.
 const CPU: (u32, u32) = (1, 64 << 10);
+
+/// How much later than another rank one may learn that a third is lost.
+const LEARNING: Duration = Duration::from_millis(100);
 
 /// The states of a communicator, made when the first call needs them.
 #[derive(Debug, Default)]
@@ -88,7 +92,8 @@ pub(super) enum Ticket {
     Ended(Result<(), Error>),
     /// By the thread of a CPU's rank.
     Thread(Reply),
-    Launch(LeanLaunch),
+    /// Of the operation with this name.
+    Launch(LeanLaunch, &'static str),
 }
 
 /// What the thread says of a call.
@@ -201,7 +206,8 @@ impl State {
         // A graph keeps both.
         let owner = Arc::new((self.clone(), order.buffers.clone()));
         // SAFETY: the tables are of this state, which the launch keeps with the tensors; ranks make their calls in one order.
-        unsafe { Ok(Ticket::Launch(kernel.launch(call, executors, stream, &order.buffers, owner)?)) }
+        let launch = unsafe { kernel.launch(call, executors, stream, &order.buffers, owner)? };
+        Ok(Ticket::Launch(launch, operation_name(order.code)))
     }
 
     /// Makes the call on this thread.
@@ -226,16 +232,24 @@ impl State {
         match (ticket, &self.way) {
             (Ticket::Ended(result), _) => result,
             (Ticket::Thread(reply), _) => self.received(reply),
-            (Ticket::Launch(launch), Way::Gpu(kernel)) => {
+            (Ticket::Launch(launch, operation), Way::Gpu(kernel)) => {
                 // The kernel does not know of a rank that is lost.
                 kernel.wait(&launch, || {
                     if self.group.try_check().is_err() {
                         self.memory.stop();
                     }
                 })?;
-                self.check()
+                let until = Instant::now() + LEARNING;
+                loop {
+                    match self.check() {
+                        // Another host has stopped them, which knows of a lost rank: so will this one in a moment.
+                        Err(error) if error.code() == 100 && Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                        Err(Error::Ranks(lost)) => break Err(lost.while_at(operation).into()),
+                        other => break other,
+                    }
+                }
             }
-            (Ticket::Launch(_), Way::Host { .. }) => unreachable!("launches are a GPU's"),
+            (Ticket::Launch(..), Way::Host { .. }) => unreachable!("launches are a GPU's"),
         }
     }
 
@@ -250,7 +264,7 @@ impl State {
     /// Whether a call has ended.
     pub(super) fn is_done(&self, ticket: &Ticket) -> Result<bool, Error> {
         match (ticket, &self.way) {
-            (Ticket::Launch(launch), Way::Gpu(kernel)) => kernel.is_done(launch),
+            (Ticket::Launch(launch, _), Way::Gpu(kernel)) => kernel.is_done(launch),
             (Ticket::Thread(reply), _) => Ok(reply.is_there.load(Ordering::Acquire)),
             _ => Ok(true),
         }

@@ -51,7 +51,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         let mut descriptor =
             Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
         if let Some((chunk, split, flags)) = partials.of(plan, task) {
-            (descriptor.coord[2], descriptor.split) = (chunk, split);
+            descriptor.coord[2] = chunk.unwrap_or(descriptor.coord[2]);
+            descriptor.split = split;
             descriptor.flags |= flags;
         }
         // Copies are ordered through device memory, where edges inside a worker leave no signal: consumers wait for those and load directly.

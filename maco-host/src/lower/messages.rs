@@ -45,6 +45,8 @@ impl PlanMessages {
             let data = rows * cols.next_multiple_of(BLOCK) * u64::from(element.bytes());
             let bytes = match collective {
                 Collective::Channel(Channel::Memory) => data,
+                // By tasks that send and tasks that receive: signals.
+                _ if planned.parts > 1 => data,
                 // The signal behind it, in a line of its own.
                 Collective::Channel(Channel::Port) => data.next_multiple_of(16) + 16,
                 // A word of flag with each word of data.

@@ -1,5 +1,6 @@
 //! A profile in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and `chrome://tracing` show: a process per worker, a thread
 //! per role, and one per warp that ran tasks by itself, an arrow for each dependency; and behind the workers a process per scheduler.
+//! In a trace of several ranks the processes of one are behind those of the rank before, and all times are from the begin of the first one.
 //!
 //! What else a profile knows is in `otherData.maco`, with the version of its format, so that nothing is lost by writing and reading.
 
@@ -10,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Profile, Role, SERVE, Span};
+use super::{Profile, RankClock, Role, SERVE, Span};
 use crate::files::{FileError, TRACE};
 
 /// Version of `otherData.maco`.
@@ -28,46 +29,94 @@ pub(super) fn track(span: &Span) -> u32 {
 /// choke on millions.
 pub const MOST_ARROWS: usize = 50_000;
 
+/// Where the events of one profile are in a file, which may have those of several ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The process of its first worker.
+    pub(super) process: u64,
+    /// Nanoseconds from time 0 of the file to that of the profile.
+    pub(super) shift: u64,
+}
+
+/// One profile behind another, on the clock of the host: time 0 is that of the first to begin.
+pub(super) fn places(profiles: &[Profile]) -> Vec<Place> {
+    let origin = |profile: &Profile| profile.rank.map_or(0, |clock| clock.origin);
+    let first = profiles.iter().map(origin).min().unwrap_or(0);
+    let mut process = 0;
+    let place = |profile: &Profile| {
+        let place = Place { process, shift: origin(profile) - first };
+        process += u64::from(profile.workers) + profile.schedulers.len() as u64;
+        place
+    };
+    profiles.iter().map(place).collect()
+}
+
+/// Writes a trace of one rank, or of several.
+pub(super) fn write(path: &Path, profiles: &[Profile]) -> Result<(), FileError> {
+    let failed = |source| FileError::Io { code: TRACE, path: path.into(), action: "written", source };
+    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+    write_to(&mut file, profiles).and_then(|()| file.flush()).map_err(failed)
+}
+
+/// An event per line, so that a file can be looked at and compared.
+pub(super) fn write_to(to: &mut impl Write, profiles: &[Profile]) -> std::io::Result<()> {
+    let header = match profiles {
+        [profile] => profile.header(),
+        _ => json!({"version": VERSION, "ranks": profiles.iter().map(Profile::header).collect::<Vec<_>>()}),
+    };
+    writeln!(to, "{{\"displayTimeUnit\": \"ns\",\n\"otherData\": {{\"maco\": {header}}},\n\"traceEvents\": [")?;
+    let mut first = true;
+    let mut event = |value: Value| {
+        let comma = if std::mem::take(&mut first) { "" } else { ",\n" };
+        write!(to, "{comma}{value}")
+    };
+    let mut arrows = 0;
+    for (profile, place) in profiles.iter().zip(places(profiles)) {
+        arrows += profile.write_events(place, arrows, &mut event)?;
+    }
+    writeln!(to, "\n]}}")
+}
+
 impl Profile {
     /// Writes the trace.
     ///
     /// # Errors
     /// MACO0064 when the file cannot be written.
     pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
-        let path = path.as_ref();
-        let failed = |source| FileError::Io { code: TRACE, path: path.into(), action: "written", source };
-        let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-        self.write_to(&mut file).and_then(|()| file.flush()).map_err(failed)
+        write(path.as_ref(), std::slice::from_ref(self))
     }
 
-    /// An event per line, so that a file can be looked at and compared.
-    fn write_to(&self, to: &mut impl Write) -> std::io::Result<()> {
-        writeln!(to, "{{\"displayTimeUnit\": \"ns\",\n\"otherData\": {{\"maco\": {}}},\n\"traceEvents\": [", self.header())?;
-        let mut first = true;
-        let mut event = |value: Value| {
-            let comma = if std::mem::take(&mut first) { "" } else { ",\n" };
-            write!(to, "{comma}{value}")
-        };
+    /// Writes its events; its arrows have numbers from `first_arrow` on. How many there are.
+    fn write_events(
+        &self,
+        Place { process, shift }: Place,
+        first_arrow: usize,
+        event: &mut impl FnMut(Value) -> std::io::Result<()>,
+    ) -> std::io::Result<usize> {
+        let at = |nanoseconds: u64| micro(shift + nanoseconds);
         let warps: BTreeSet<(u32, u32)> = self.spans.iter().filter_map(|span| Some((span.worker, span.warp?))).collect();
+        let named = |pid: u64, name: String| {
+            [
+                json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}),
+                json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}),
+            ]
+        };
+        let of_worker = |worker: u32| process + u64::from(worker);
         for worker in 0..self.workers {
-            let name = match self.multiprocessors.get(worker as usize) {
-                Some(sm) => format!("worker {worker} (SM {sm})"),
-                None => format!("worker {worker}"),
-            };
-            event(json!({"ph": "M", "name": "process_name", "pid": worker, "tid": 0, "args": {"name": name}}))?;
-            event(json!({"ph": "M", "name": "process_sort_index", "pid": worker, "tid": 0, "args": {"sort_index": worker}}))?;
+            let pid = of_worker(worker);
+            named(pid, self.worker_label(worker)).into_iter().try_for_each(&mut *event)?;
             for role in Role::ALL {
-                event(json!({"ph": "M", "name": "thread_name", "pid": worker, "tid": role as u32, "args": {"name": role.name()}}))?;
+                event(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": role as u32, "args": {"name": role.name()}}))?;
             }
             for &(_, warp) in warps.range((worker, 0)..=(worker, u32::MAX)) {
                 let name = format!("{}, warp {warp}", Role::Consume.name());
-                event(json!({"ph": "M", "name": "thread_name", "pid": worker, "tid": FIRST_WARP + warp, "args": {"name": name}}))?;
+                event(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": FIRST_WARP + warp, "args": {"name": name}}))?;
             }
         }
+        let of_scheduler = |number: usize| of_worker(self.workers) + number as u64;
         for (number, scheduler) in self.schedulers.iter().enumerate() {
-            let pid = self.workers as usize + number;
-            event(json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": scheduler.label(number)}}))?;
-            event(json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}))?;
+            let pid = of_scheduler(number);
+            named(pid, self.of_rank(scheduler.label(number))).into_iter().try_for_each(&mut *event)?;
             event(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": 0, "args": {"name": SERVE}}))?;
         }
         for span in &self.spans {
@@ -76,9 +125,9 @@ impl Profile {
                 "ph": "X",
                 "name": self.operations[place.operation as usize].name,
                 "cat": span.kind.name(),
-                "pid": span.worker,
+                "pid": of_worker(span.worker),
                 "tid": track(span),
-                "ts": micro(span.start),
+                "ts": at(span.start),
                 "dur": micro(span.duration()),
                 "args": {"task": span.task, "tile": place.tile},
             }))?;
@@ -89,23 +138,24 @@ impl Profile {
                     "ph": "X",
                     "name": SERVE,
                     "cat": SERVE,
-                    "pid": self.workers as usize + number,
+                    "pid": of_scheduler(number),
                     "tid": 0,
-                    "ts": micro(busy.start),
+                    "ts": at(busy.start),
                     "dur": micro(busy.duration()),
                 }))?;
             }
         }
-        for (id, (from, to)) in self.arrows().into_iter().enumerate() {
-            let arrow = |ph, span: &Span, at| {
-                json!({"ph": ph, "id": id, "name": "needs", "cat": "dependency", "pid": span.worker, "tid": track(span),
-                       "ts": micro(at), "bp": "e"})
+        let arrows = self.arrows();
+        for (id, (from, to)) in (first_arrow..).zip(&arrows) {
+            let arrow = |ph, span: &Span, time| {
+                json!({"ph": ph, "id": id, "name": "needs", "cat": "dependency", "pid": of_worker(span.worker), "tid": track(span),
+                       "ts": at(time), "bp": "e"})
             };
             // Inside its span, not at the end, which belongs to what follows.
             event(arrow("s", from, from.end.saturating_sub(1).max(from.start)))?;
             event(arrow("f", to, to.start))?;
         }
-        writeln!(to, "\n]}}")
+        Ok(arrows.len())
     }
 
     /// Spans that an arrow joins: all dependencies, or of each counter the one that ended last.
@@ -150,7 +200,7 @@ impl Profile {
         let dependencies: Vec<Value> =
             self.dependencies.iter().map(|group| json!({"producers": group.producers, "consumers": group.consumers})).collect();
         let schedulers: Vec<Value> = self.schedulers.iter().map(|scheduler| json!({"multiprocessor": scheduler.multiprocessor})).collect();
-        json!({
+        let mut header = json!({
             "version": VERSION,
             "megakernel": self.megakernel,
             "device": self.device,
@@ -164,7 +214,12 @@ impl Profile {
             "operations": operations,
             "tasks": tasks,
             "dependencies": dependencies,
-        })
+        });
+        if let Some(RankClock { rank, ranks, job, origin, error }) = self.rank {
+            let job = format!("{job:016x}");
+            header["rank"] = json!({"rank": rank, "ranks": ranks, "job": job, "origin_ns": origin, "error_ns": error});
+        }
+        header
     }
 }
 

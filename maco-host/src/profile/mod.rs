@@ -4,8 +4,11 @@
 //! the first moment of the launch.
 
 mod chrome;
+pub(crate) mod clock;
 mod costs;
 mod path;
+mod rank_summary;
+mod ranks;
 mod read;
 pub(crate) mod record;
 mod summary;
@@ -17,8 +20,11 @@ use crate::hang::{task_name, tile};
 
 pub use crate::files::FileError;
 pub use chrome::MOST_ARROWS;
+pub use clock::RankClock;
 pub use costs::{read_costs, write_costs};
 pub use path::{CriticalPath, Step};
+pub use rank_summary::{RankOperationSummary, RankSummary};
+pub use ranks::RankProfiles;
 pub use summary::{OperationSummary, SchedulerSummary, Summary};
 
 /// One launch, as its workers and schedulers noted it.
@@ -26,6 +32,8 @@ pub use summary::{OperationSummary, SchedulerSummary, Summary};
 pub struct Profile {
     /// The megakernel.
     pub megakernel: String,
+    /// Which rank it is of, and when it begins on the clock of all ranks; none of a plan of one rank, and of ranks on several hosts.
+    pub rank: Option<RankClock>,
     /// What it ran on.
     pub device: String,
     /// How tasks reached the workers: `static`, `tickets`, `schedulers`, `spare warps`.
@@ -250,6 +258,7 @@ impl Profile {
         groups.retain(|group| !group.consumers.is_empty());
         Profile {
             megakernel: plan.graph.name.clone(),
+            rank: None,
             device,
             schedule: plan.schedule.name().to_owned(),
             workers: plan.workers,
@@ -263,6 +272,20 @@ impl Profile {
             spans: Vec::new(),
             dependencies: groups,
         }
+    }
+
+    /// `worker 3 (SM 7)`, or `rank 0 worker 3 (SM 7)` of one of several ranks.
+    fn worker_label(&self, worker: u32) -> String {
+        let name = match self.multiprocessors.get(worker as usize) {
+            Some(sm) => format!("worker {worker} (SM {sm})"),
+            None => format!("worker {worker}"),
+        };
+        self.of_rank(name)
+    }
+
+    /// Of one of several ranks, with the rank in front.
+    fn of_rank(&self, name: String) -> String {
+        self.rank.map_or(name.clone(), |RankClock { rank, .. }| format!("rank {rank} {name}"))
     }
 
     /// The spans in which tasks ran.

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::chrome::{FIRST_WARP, VERSION};
-use super::{Busy, Group, Kind, Operation, Profile, Role, Roofline, SERVE, Scheduler, Span, TaskPlace};
-use crate::files::{At, FileError, Reader, TRACE, json};
+use super::chrome::{FIRST_WARP, Place, VERSION, places};
+use super::{Busy, Group, Kind, Operation, Profile, RankClock, Role, Roofline, SERVE, Scheduler, Span, TaskPlace};
+use crate::files::{At, FileError, Reader, TRACE, parsed, text};
 
+/// Where a file has what is MACO's.
+const MACO: &str = "otherData.maco";
 const HELP: &str = "record and write the trace again with `Profile::write_chrome`";
 
 impl Profile {
@@ -17,36 +19,61 @@ impl Profile {
     /// MACO0064: which file, which event or entry of `otherData.maco`, which field, what was expected there and what was found.
     pub fn read_chrome(path: impl AsRef<Path>) -> Result<Profile, FileError> {
         let path = path.as_ref();
-        let root = json(TRACE, path, HELP)?;
-        let reader = Reader { code: TRACE, path, help: HELP };
-        let Some(maco) = root.get("otherData").and_then(|other| other.get("maco")).and_then(Value::as_object) else {
-            return Err(FileError::Foreign {
+        let mut profiles = read(path, &text(TRACE, path)?)?;
+        match (profiles.len(), profiles.pop()) {
+            (1, Some(profile)) => Ok(profile),
+            (ranks, _) => Err(FileError::Field {
                 code: TRACE,
                 path: path.into(),
-                missing: "otherData.maco",
-                help: "pass a trace that `Profile::write_chrome` wrote; traces of other programs can be seen with ui.perfetto.dev",
-            });
-        };
-        let header = At { reader: &reader, location: "otherData.maco".into(), object: maco };
-        header.version(VERSION)?;
-        let mut profile = header.profile()?;
-        let events = root.get("traceEvents").and_then(Value::as_array);
-        let events = events.ok_or_else(|| reader.field("the file", "traceEvents", "an array of events", root.get("traceEvents")))?;
-        for (index, event) in events.iter().enumerate() {
-            let location = format!("event {index}");
-            let object = event.as_object().ok_or_else(|| reader.field(&location, "", "an object", Some(event)))?;
-            let at = At { reader: &reader, location, object };
-            if at.text("ph")? == "X" {
-                if at.text("cat")? == SERVE {
-                    let (scheduler, busy) = at.busy(&profile)?;
-                    profile.schedulers[scheduler].busy.push(busy);
-                } else {
-                    profile.spans.push(at.span(&profile)?);
-                }
+                location: MACO.into(),
+                field: "ranks".into(),
+                expected: "the trace of one rank".into(),
+                found: format!("those of {ranks}").into(),
+                help: "pass the trace that the rank wrote itself",
+            }),
+        }
+    }
+}
+
+/// The profiles of a trace, in the order in which they were written; `text` is what is in the file.
+pub(super) fn read(path: &Path, text: &[u8]) -> Result<Vec<Profile>, FileError> {
+    let root: Value = parsed(TRACE, path, HELP, text)?;
+    let reader = Reader { code: TRACE, path, help: HELP };
+    let Some(maco) = root.get("otherData").and_then(|other| other.get("maco")).and_then(Value::as_object) else {
+        return Err(FileError::Foreign {
+            code: TRACE,
+            path: path.into(),
+            missing: MACO,
+            help: "pass a trace that `Profile::write_chrome` wrote; traces of other programs can be seen with ui.perfetto.dev",
+        });
+    };
+    let header = At { reader: &reader, location: MACO.into(), object: maco };
+    header.version(VERSION)?;
+    let mut profiles = if maco.contains_key("ranks") { header.all("ranks", |at| at.profile())? } else { vec![header.profile()?] };
+    let places = places(&profiles);
+    let events = root.get("traceEvents").and_then(Value::as_array);
+    let events = events.ok_or_else(|| reader.field("the file", "traceEvents", "an array of events", root.get("traceEvents")))?;
+    for (index, event) in events.iter().enumerate() {
+        let location = format!("event {index}");
+        let object = event.as_object().ok_or_else(|| reader.field(&location, "", "an object", Some(event)))?;
+        let at = At { reader: &reader, location, object };
+        if at.text("ph")? == "X" {
+            // Of the last rank that begins with such a process, or an earlier one.
+            let process = object.get("pid").and_then(Value::as_u64).unwrap_or(0);
+            let rank = places.partition_point(|place| place.process <= process).saturating_sub(1);
+            let Some((profile, &place)) = profiles.get_mut(rank).zip(places.get(rank)) else {
+                return Err(header.wrong("ranks", "one rank or more"));
+            };
+            if at.text("cat")? == SERVE {
+                let (scheduler, busy) = at.busy(profile, place)?;
+                profile.schedulers[scheduler].busy.push(busy);
+            } else {
+                let span = at.span(profile, place)?;
+                profile.spans.push(span);
             }
         }
-        Ok(profile)
     }
+    Ok(profiles)
 }
 
 impl At<'_> {
@@ -99,8 +126,22 @@ impl At<'_> {
             }
             _ => return Err(self.wrong("roofline", "an object or null")),
         };
+        let rank = match self.object.get("rank") {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(object)) => {
+                let at = At { reader: self.reader, location: format!("{}.rank", self.location), object };
+                let ranks = at.below("ranks", WORDS, "a number of ranks")?;
+                let job = u64::from_str_radix(at.text("job")?, 16).map_err(|_| at.wrong("job", "a number of 16 hexadecimal digits"))?;
+                let rank = at.below("rank", ranks.into(), "a rank")?;
+                // Sums of them have room.
+                let time = |field| at.whole(field).ok().filter(|&time| time < 1 << 62).ok_or_else(|| at.wrong(field, "nanoseconds"));
+                Some(RankClock { rank, ranks, job, origin: time("origin_ns")?, error: time("error_ns")? })
+            }
+            _ => return Err(self.wrong("rank", "an object or nothing")),
+        };
         Ok(Profile {
             megakernel: self.text("megakernel")?.to_owned(),
+            rank,
             device: self.text("device")?.to_owned(),
             schedule: self.text("schedule")?.to_owned(),
             workers,
@@ -116,16 +157,16 @@ impl At<'_> {
         })
     }
 
-    fn span(&self, profile: &Profile) -> Result<Span, FileError> {
+    fn span(&self, profile: &Profile, place: Place) -> Result<Span, FileError> {
         let word = self.text("cat")?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| self.wrong("cat", "`wait`, `run`, `load`, `store` or `serve`"))?;
         let arguments = self.object.get("args").and_then(Value::as_object).ok_or_else(|| self.wrong("args", "an object"))?;
         let arguments = At { reader: self.reader, location: format!("{}: args", self.location), object: arguments };
         let task = arguments.below("task", profile.tasks.len() as u64, "a task")?;
-        let worker = self.below("pid", profile.workers.into(), "a worker")?;
+        let worker = self.below("pid", place.process + u64::from(profile.workers), "a worker")? - place.process as u32;
         let warp = self.warp(kind)?;
-        let start = self.micro("ts")?;
+        let start = self.start(place)?;
         Ok(Span { worker, warp, kind, task, start, end: start + self.micro("dur")? })
     }
 
@@ -143,9 +184,15 @@ impl At<'_> {
         warp.map(|warp| Some(warp as u32)).ok_or_else(|| self.wrong("tid", expected()))
     }
 
+    /// When something began, from the begin of its profile on.
+    fn start(&self, place: Place) -> Result<u64, FileError> {
+        let begin = || format!("{} or more, the begin of the rank", place.shift as f64 / 1e3);
+        self.micro("ts")?.checked_sub(place.shift).ok_or_else(|| self.wrong("ts", begin()))
+    }
+
     /// When a scheduler served, and which one.
-    fn busy(&self, profile: &Profile) -> Result<(usize, Busy), FileError> {
-        let (workers, schedulers) = (profile.workers as usize, profile.schedulers.len());
+    fn busy(&self, profile: &Profile, place: Place) -> Result<(usize, Busy), FileError> {
+        let (workers, schedulers) = (place.process as usize + profile.workers as usize, profile.schedulers.len());
         let process = self.whole("pid")? as usize;
         let number = process.checked_sub(workers).filter(|&number| number < schedulers);
         let number = number.ok_or_else(|| match schedulers {
@@ -155,7 +202,7 @@ impl At<'_> {
         if self.whole("tid")? != 0 {
             return Err(self.wrong("tid", "0, the track of `serve`"));
         }
-        let start = self.micro("ts")?;
+        let start = self.start(place)?;
         Ok((number, Busy { start, end: start + self.micro("dur")? }))
     }
 }

@@ -59,10 +59,10 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Fills in the spans. False if not everybody has ended a launch that recorded.
-    pub(crate) fn fill(&self, profile: &mut Profile) -> bool {
+    /// Fills in the spans. What the executors' clock showed at time 0 of the profile; none if not everybody has ended a launch that recorded.
+    pub(crate) fn fill(&self, profile: &mut Profile) -> Option<u64> {
         if self.profiles.is_empty() || self.profiles.iter().any(|executor| executor.written == 0) {
-            return false;
+            return None;
         }
         let (workers, schedulers) = self.profiles.split_at(self.shape.workers as usize);
         let first = self.profiles.iter().map(|executor| executor.begin.nanoseconds).min().unwrap_or(0);
@@ -119,7 +119,7 @@ impl Recorded<'_> {
         if self.gpu {
             profile.multiprocessors = workers.iter().map(|worker| worker.sm).collect();
         }
-        true
+        Some(first.saturating_add_signed(origin))
     }
 }
 
@@ -180,6 +180,7 @@ mod tests {
     fn empty(workers: u32) -> Profile {
         Profile {
             megakernel: "m".into(),
+            rank: None,
             device: "d".into(),
             schedule: "static".into(),
             workers,
@@ -214,7 +215,7 @@ mod tests {
         records[ROLES as usize] = record(10);
         let mut profile = empty(2);
         let shape = Shape { workers: 2, schedulers: 0, room: 1 };
-        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        assert_eq!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile), Some(7000));
         let times: Vec<_> = profile.spans.iter().map(|span| (span.worker, span.start, span.end)).collect();
         assert_eq!(times, [(0, 700, 800), (1, 68, 228)]);
         assert_eq!((profile.elapsed, profile.dropped, &profile.multiprocessors[..]), (2100, 0, &[0, 0][..]));
@@ -251,7 +252,7 @@ mod tests {
         ]);
         let mut profile = Profile { tasks: vec![TaskPlace { operation: 0, tile: vec![] }; 5], ..empty(1) };
         let shape = Shape { workers: 1, schedulers: 0, room: 7 };
-        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile).is_some());
         let spans: Vec<_> = profile.spans.iter().map(|span| (span.warp, span.kind, span.task, span.start, span.end)).collect();
         assert_eq!(
             spans,
@@ -267,7 +268,7 @@ mod tests {
         );
         // A word that no warp wrote.
         records[1].kind |= 1 << 31;
-        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile).is_some());
         assert_eq!(profile.spans.len(), 6);
     }
 
@@ -277,10 +278,10 @@ mod tests {
         let records = vec![Record { kind: KIND_RUN, ..Record::default() }; 2 * ROLES as usize];
         let mut profile = empty(1);
         let shape = Shape { workers: 1, schedulers: 0, room: 2 };
-        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: false }.fill(&mut profile));
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: false }.fill(&mut profile).is_some());
         assert_eq!((profile.dropped, profile.spans.len()), (4, 4));
         let unwritten = [abi::Profile { written: 0, ..profiles[0] }];
-        assert!(!Recorded { profiles: &unwritten, records: &records, shape, gpu: false }.fill(&mut empty(1)));
+        assert!(Recorded { profiles: &unwritten, records: &records, shape, gpu: false }.fill(&mut empty(1)).is_none());
     }
 
     /// Two schedulers behind a worker, of which the second one's clock shows other numbers and has found no room for its third record.
@@ -303,7 +304,7 @@ mod tests {
         records[at] = record(120, 60);
         records[at + 2..].copy_from_slice(&[record(10, 2), record(400, 1000)]);
         let mut profile = empty(1);
-        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile).is_some());
         let busy = |start, end| Busy { start, end };
         let schedulers = [
             Scheduler { multiprocessor: Some(4), busy: vec![busy(10, 40)] },
@@ -311,12 +312,12 @@ mod tests {
         ];
         assert_eq!((&profile.schedulers[..], profile.dropped), (&schedulers[..], 1));
         assert_eq!((&profile.multiprocessors[..], profile.elapsed, profile.spans.len()), (&[3][..], 2050, 0));
-        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: false }.fill(&mut profile));
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: false }.fill(&mut profile).is_some());
         assert!(profile.schedulers.iter().all(|scheduler| scheduler.multiprocessor.is_none()));
         // A scheduler that has not ended.
         let mut unwritten = profiles;
         unwritten[2].written = 0;
-        assert!(!Recorded { profiles: &unwritten, records: &records, shape, gpu: true }.fill(&mut empty(1)));
+        assert!(Recorded { profiles: &unwritten, records: &records, shape, gpu: true }.fill(&mut empty(1)).is_none());
     }
 
     #[test]

@@ -64,33 +64,57 @@ pub struct SchedulerSummary {
     pub mean: f64,
 }
 
+/// What the tasks of an operation come to, or of all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sum {
+    pub(super) tasks: u32,
+    /// Nanoseconds of the workers' time in which they ran.
+    pub(super) time: f64,
+    /// Nanoseconds that they lasted.
+    pub(super) lasted: u64,
+    /// Nanoseconds of the workers' time in which they were waited for.
+    pub(super) wait: f64,
+    pub(super) workers: BTreeSet<u32>,
+    /// Nanoseconds in which any ran, on whatever worker, and in which no task of another operation did.
+    pub(super) any: u64,
+    pub(super) alone: u64,
+}
+
+impl Sum {
+    /// With those of another operation, or of another rank; which workers are another rank's is not known.
+    pub(super) fn add(&mut self, other: &Sum) {
+        self.tasks += other.tasks;
+        self.time += other.time;
+        self.lasted += other.lasted;
+        self.wait += other.wait;
+        self.any += other.any;
+        self.alone += other.alone;
+    }
+
+    pub(super) fn mean(&self) -> f64 {
+        self.lasted as f64 / f64::from(self.tasks.max(1))
+    }
+
+    /// In percent of the time that workers spent on them.
+    pub(super) fn waited(&self) -> f64 {
+        percent(self.wait, self.wait + self.time)
+    }
+
+    /// Part of the time in which any ran in which tasks of several operations did, in percent.
+    pub(super) fn overlap(&self) -> f64 {
+        percent((self.any - self.alone) as f64, self.any as f64)
+    }
+}
+
+pub(super) fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
+}
+
 impl Profile {
     /// The table: operation, tasks, time, % of roofline, wait %, overlap %, multiprocessors or workers of a CPU.
     pub fn summary(&self) -> Summary {
-        #[derive(Clone, Default)]
-        struct Sum {
-            tasks: u32,
-            time: f64,
-            lasted: u64,
-            wait: f64,
-            workers: BTreeSet<u32>,
-        }
-        let mut sums = vec![Sum::default(); self.operations.len()];
-        for (span, time) in self.spans.iter().zip(self.attributed_time()).filter(|(span, _)| span.kind.role() == Role::Consume) {
-            let sum = &mut sums[self.tasks[span.task as usize].operation as usize];
-            if span.kind == Kind::Wait {
-                sum.wait += time;
-            } else {
-                sum.tasks += 1;
-                sum.time += time;
-                sum.lasted += span.duration();
-                sum.workers.insert(span.worker);
-            }
-        }
-        let overlaps = self.overlaps();
-        let total: f64 = sums.iter().map(|sum| sum.time).sum();
-        let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
-        let operations = self.operations.iter().zip(&sums).zip(overlaps).enumerate().map(|(number, ((operation, sum), overlap))| {
+        let (sums, total) = self.sums();
+        let operations = self.operations.iter().zip(&sums).enumerate().map(|(number, (operation, sum))| {
             let ideal = self.roofline.zip(operation.bytes).map(|(roof, bytes)| {
                 let seconds = (bytes as f64 / roof.bytes_per_second).max(operation.flops as f64 / roof.flops_per_second);
                 // Of all its tasks, spread over all multiprocessors; of those that were recorded, one after the other.
@@ -102,10 +126,10 @@ impl Profile {
                 tile: operation.tile.clone(),
                 tasks: sum.tasks,
                 time: sum.time.round() as u64,
-                mean: sum.lasted as f64 / f64::from(sum.tasks.max(1)),
+                mean: sum.mean(),
                 roofline: ideal.filter(|_| sum.time > 0.0).map(|ideal| percent(ideal, sum.time)),
-                wait: percent(sum.wait, sum.wait + sum.time),
-                overlap,
+                wait: sum.waited(),
+                overlap: sum.overlap(),
                 workers: sum.workers.len() as u32,
             }
         });
@@ -119,47 +143,74 @@ impl Profile {
             operations: operations.collect(),
             schedulers: schedulers.collect(),
             elapsed: self.elapsed,
-            busy: percent(total, self.elapsed as f64 * f64::from(self.workers)),
+            busy: self.busy(&total),
             dropped: self.dropped,
-            workers_are: if self.multiprocessors.is_empty() { "workers" } else { "SMs" },
+            workers_are: self.workers_are(),
             title: format!("{} on {}: {} workers, {}", self.megakernel, self.device, self.workers, self.schedule),
         }
     }
 
-    /// See [`OperationSummary::overlap`], of each operation.
-    fn overlaps(&self) -> Vec<f64> {
-        /// Tasks that run, and nanoseconds in which there were any, and in which no other operation had any.
-        #[derive(Clone, Default)]
-        struct Operation {
-            running: u32,
-            any: u64,
-            alone: u64,
+    /// What workers are.
+    pub(super) fn workers_are(&self) -> &'static str {
+        if self.multiprocessors.is_empty() { "workers" } else { "SMs" }
+    }
+
+    /// Part of the workers' time in which tasks ran, in percent.
+    pub(super) fn busy(&self, total: &Sum) -> f64 {
+        percent(total.time, self.elapsed as f64 * f64::from(self.workers))
+    }
+
+    /// Of each operation, and of all: there `alone` is the time in which tasks of one ran.
+    pub(super) fn sums(&self) -> (Vec<Sum>, Sum) {
+        let mut sums = vec![Sum::default(); self.operations.len()];
+        for (span, time) in self.spans.iter().zip(self.attributed_time()).filter(|(span, _)| span.kind.role() == Role::Consume) {
+            let sum = &mut sums[self.tasks[span.task as usize].operation as usize];
+            if span.kind == Kind::Wait {
+                sum.wait += time;
+            } else {
+                sum.tasks += 1;
+                sum.time += time;
+                sum.lasted += span.duration();
+                sum.workers.insert(span.worker);
+            }
         }
+        let mut total = Sum::default();
+        for sum in &sums {
+            total.add(sum);
+            total.workers.extend(&sum.workers);
+        }
+        self.overlaps(&mut sums, &mut total);
+        (sums, total)
+    }
+
+    /// Fills in [`Sum::any`] and [`Sum::alone`].
+    fn overlaps(&self, sums: &mut [Sum], total: &mut Sum) {
         let mut changes: Vec<(u64, bool, usize)> = Vec::new();
         for span in self.runs().filter(|span| span.duration() > 0) {
             let operation = self.tasks[span.task as usize].operation as usize;
             changes.extend([(span.start, true, operation), (span.end, false, operation)]);
         }
         changes.sort_unstable();
-        let mut operations = vec![Operation::default(); self.operations.len()];
+        // Tasks that run of each operation, and operations of which any do.
+        let mut running = vec![0u32; sums.len()];
         let mut active: BTreeSet<usize> = BTreeSet::new();
         let mut before = 0;
         for (now, begins, number) in changes {
+            let (passed, alone) = (now - before, if active.len() == 1 { now - before } else { 0 });
             for &at in &active {
-                operations[at].any += now - before;
-                operations[at].alone += if active.len() == 1 { now - before } else { 0 };
+                sums[at].any += passed;
+                sums[at].alone += alone;
             }
+            total.any += if active.is_empty() { 0 } else { passed };
+            total.alone += alone;
             before = now;
-            let operation = &mut operations[number];
-            operation.running = if begins { operation.running + 1 } else { operation.running - 1 };
-            if operation.running > 0 {
+            running[number] = if begins { running[number] + 1 } else { running[number] - 1 };
+            if running[number] > 0 {
                 active.insert(number);
             } else {
                 active.remove(&number);
             }
         }
-        let overlap = |Operation { any, alone, .. }| if any > 0 { 100.0 * (any - alone) as f64 / any as f64 } else { 0.0 };
-        operations.into_iter().map(overlap).collect()
     }
 }
 

@@ -1,14 +1,15 @@
 //! Collectives outside of megakernels on CPU ranks, and on GPUs: every element, operation and size against what they should be, bit by bit, and what goes wrong.
 
-use std::os::unix::fs::DirBuilderExt;
-use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fs, process, thread};
 
 use half::{bf16, f16};
 use maco_host::{Communicator, Device, Error, RankElement, Reduce, Tensor};
 
+mod failures;
 mod gpu;
+mod processes;
+mod stragglers;
 
 const WORLDS: [u32; 4] = [1, 2, 3, 4];
 /// Nothing, one, odd, a block, more than a message (64 KiB), more than a message of each rank.
@@ -374,98 +375,4 @@ fn wrong_tensors_are_refused() {
         // Nothing of it has reached the other rank.
         ranks.all_gather(&x, &mut y)
     }));
-}
-
-/// What a rank does as a process of its own; see `started`.
-#[test]
-#[ignore = "a rank of other tests"]
-fn rank_program() {
-    let Ok(case) = env::var("CASE") else { return };
-    let run = || {
-        let ranks = Communicator::from_env()?;
-        ranks.set_deadline(Duration::from_secs(if case == "absent" { 2 } else { 20 }))?;
-        if case == "fine" {
-            for size in SIZES {
-                all::<f32>(&ranks, size, Reduce::Sum)?;
-                all::<bf16>(&ranks, size, Reduce::Mean)?;
-            }
-            mixed(&ranks, 5)?;
-            return ranks.barrier();
-        }
-        for call in 0..40 {
-            if call == 30 && ranks.rank() == 1 {
-                if case == "killed" {
-                    // No farewell.
-                    process::abort();
-                }
-                thread::sleep(Duration::from_secs(6));
-                process::exit(0);
-            }
-            let begin = Instant::now();
-            let mut x = Device::cpu().upload(&filled::<f32>(ranks.rank(), 100 * call), [100 * call])?;
-            ranks.all_reduce(&mut x).inspect_err(|_| println!("<said>after {} ms</said>", begin.elapsed().as_millis()))?;
-        }
-        Ok(())
-    };
-    if let Err(error) = run() {
-        println!("<said>{error}</said>");
-        process::exit(i32::from(error.code()));
-    }
-}
-
-/// What each of these processes wrote, and its exit code.
-fn started(case: &str, ranks: u32) -> Vec<(Option<i32>, String)> {
-    let folder = tempfile::Builder::new().prefix("maco-test-").tempdir().unwrap();
-    fs::DirBuilder::new().mode(0o700).create(folder.path().join("job")).unwrap();
-    let children: Vec<_> = (0..ranks)
-        .map(|rank| {
-            let mut command = Command::new(env::current_exe().unwrap());
-            command.args(["--ignored", "--exact", "rank_program", "--nocapture"]).env("CASE", case).env("RUST_BACKTRACE", "0");
-            for (variable, value) in [("RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", ranks)] {
-                command.env(variable, value.to_string());
-            }
-            command.env("MACO_JOB_FOLDER", folder.path().join("job"));
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    let outputs = children.into_iter().map(|child| child.wait_with_output().unwrap());
-    outputs
-        .map(|output| {
-            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            (output.status.code(), text)
-        })
-        .collect()
-}
-
-#[test]
-fn processes() {
-    for ranks in [2, 3, 4] {
-        for (code, text) in started("fine", ranks) {
-            assert_eq!(code, Some(0), "{text}");
-        }
-    }
-}
-
-/// Milliseconds to the error.
-fn after(text: &str) -> u64 {
-    let ms = text.split("<said>after ").nth(1).and_then(|rest| rest.split(" ms").next());
-    ms.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
-}
-
-#[test]
-fn a_killed_rank_is_named_at_once() {
-    for ranks in [2, 3, 4] {
-        for (rank, (code, text)) in started("killed", ranks).into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
-            assert!(code == Some(99) && text.contains("at `all_reduce`") && text.contains("rank 1 is gone"), "rank {rank}: {text}");
-            assert!(after(&text) < 10_000, "{text}");
-        }
-    }
-}
-
-#[test]
-fn a_rank_that_lives_and_does_not_call() {
-    for (rank, (code, text)) in started("absent", 3).into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
-        assert!(code == Some(99) && text.contains("at `all_reduce` for rank 1") && text.contains("deadline passed"), "rank {rank}: {text}");
-        assert!((1000..5000).contains(&after(&text)), "{text}");
-    }
 }

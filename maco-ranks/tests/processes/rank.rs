@@ -97,6 +97,8 @@ fn everything(group: &Group) -> Result<(), Error> {
     let own = vec![rank as u8; 1000 * (rank as usize + 1)];
     let all = group.all_gather(&own)?;
     assert!(all.iter().zip(0..).all(|(value, rank)| *value == vec![rank as u8; 1000 * (rank as usize + 1)]));
+    // The job's number is that of all.
+    assert!(group.all_gather(&group.job().to_le_bytes())?.iter().all(|job| *job == group.job().to_le_bytes()));
     let memory = group.share(1 << 20)?;
     for other in 0..ranks {
         memory.words(other)[rank as usize].store(u64::from(rank) * 100 + u64::from(other), Ordering::Release);
@@ -107,6 +109,7 @@ fn everything(group: &Group) -> Result<(), Error> {
     }
     // A second group at the same time, then another one when both are gone.
     let second = Group::join(Job::from_env()?, Duration::from_secs(20))?;
+    assert_ne!(second.job(), group.job());
     second.barrier()?;
     group.barrier()?;
     drop(second);

@@ -5,7 +5,7 @@ mod svg;
 
 use std::path::{Path, PathBuf};
 
-use maco_host::profile::{Kind, Profile, Role, Span};
+use maco_host::profile::{Kind, Profile, RankProfiles, Role, Span};
 
 /// A picture that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +46,9 @@ impl Format {
     }
 }
 
-/// Draws `profile` into a file, `width` pixels wide.
-pub fn write(profile: &Profile, path: &Path, format: Format, width: u32, critical_path: bool) -> Result<(), DrawError> {
-    let scene = Scene::new(profile, width, critical_path);
+/// Draws the profiles into a file, one below another, `width` pixels wide.
+pub fn write(profiles: &RankProfiles, path: &Path, format: Format, width: u32, critical_path: bool) -> Result<(), DrawError> {
+    let scene = Scene::new(profiles, width, critical_path);
     let bytes = match format {
         Format::Svg => Ok(svg::text(&scene).into_bytes()),
         Format::Png => raster::png(&scene),
@@ -124,65 +124,116 @@ struct Scene {
     labels: Vec<Label>,
 }
 
-impl Scene {
-    fn new(profile: &Profile, width: u32, critical_path: bool) -> Scene {
-        let width = f64::from(width);
-        let roles: Vec<Role> = Role::ALL.into_iter().filter(|&role| profile.spans.iter().any(|span| span.kind.role() == role)).collect();
-        let lanes = f64::from(profile.workers) * roles.len().max(1) as f64;
-        let lane = (900.0 / lanes).clamp(3.0, 14.0).floor();
+/// How rows look, the same for all ranks.
+struct Rows {
+    /// Roles that have noted anything.
+    roles: Vec<Role>,
+    /// Height of a role's line, and of the consumers'.
+    lane: f64,
+    consumers: f64,
+    /// From one worker to the next.
+    row: f64,
+    by_warps: bool,
+}
+
+impl Rows {
+    fn new(profiles: &[Profile]) -> Rows {
+        let spans = || profiles.iter().flat_map(|profile| &profile.spans);
+        let roles: Vec<Role> = Role::ALL.into_iter().filter(|&role| spans().any(|span| span.kind.role() == role)).collect();
+        let workers: f64 = profiles.iter().map(|profile| f64::from(profile.workers)).sum();
+        let lane = (900.0 / (workers * roles.len().max(1) as f64)).clamp(3.0, 14.0).floor();
         // Warps that run tasks by themselves have a part of the consumers' line each, which may have to be higher than others for that.
-        let by_warps = profile.spans.iter().any(|span| span.warp.is_some());
+        let by_warps = spans().any(|span| span.warp.is_some());
         let consumers = if by_warps { lane.max(WARP * f64::from(Span::WARPS)) } else { lane };
-        let strip = consumers / f64::from(Span::WARPS);
-        let heights = |roles: &[Role]| roles.iter().map(|&role| if role == Role::Consume { consumers } else { lane }).sum::<f64>();
-        let row = heights(&roles).max(lane) + 2.0;
-        let legend_rows = profile.operations.len() as f64;
+        let mut rows = Rows { roles, lane, consumers, row: 0.0, by_warps };
+        rows.row = rows.heights(rows.roles.len()).max(lane) + 2.0;
+        rows
+    }
+
+    fn height(&self, role: Role) -> f64 {
+        if role == Role::Consume { self.consumers } else { self.lane }
+    }
+
+    /// Of the lines of the first `count` roles.
+    fn heights(&self, count: usize) -> f64 {
+        self.roles[..count].iter().map(|&role| self.height(role)).sum()
+    }
+
+    /// Where a span is drawn in rows that begin at `top`: its upper edge, and how high it is.
+    fn place(&self, top: f64, span: &Span) -> (f64, f64) {
+        let role = span.kind.role();
+        let before = self.roles.iter().position(|&known| known == role).unwrap_or(0);
+        let (y, height) = (top + self.row * f64::from(span.worker) + self.heights(before), self.height(role));
+        let strip = self.consumers / f64::from(Span::WARPS);
+        span.warp.map_or((y, height), |warp| (y + strip * f64::from(warp), strip))
+    }
+
+    /// Of a rank: schedulers have a line each, as far apart as workers: their names must fit.
+    fn of(&self, profile: &Profile) -> f64 {
+        self.row * (f64::from(profile.workers) + profile.schedulers.len() as f64)
+    }
+}
+
+impl Scene {
+    fn new(profiles: &RankProfiles, width: u32, critical_path: bool) -> Scene {
+        let (ranks, shifts, elapsed) = (profiles.ranks(), profiles.shifts(), profiles.elapsed());
+        let width = f64::from(width);
+        let rows = Rows::new(ranks);
+        // Each of several ranks has a line above its rows.
+        let title = if ranks.len() > 1 { LINE } else { 0.0 };
         let top = MARGIN + 3.0 * LINE;
-        // Schedulers have a line each, as far apart as workers: their names must fit.
-        let bottom = top + row * (f64::from(profile.workers) + profile.schedulers.len() as f64);
+        let bottom = top + ranks.iter().map(|profile| title + rows.of(profile)).sum::<f64>();
+        let operations = ranks.first().map_or(0, |profile| profile.operations.len());
         let mut scene = Scene {
             width,
-            height: bottom + LINE * (legend_rows + 3.0) + MARGIN,
+            height: bottom + LINE * (operations as f64 + 3.0) + MARGIN,
             rectangles: Vec::new(),
             strokes: Vec::new(),
             labels: Vec::new(),
         };
-        let schedulers = profile.schedulers.iter().enumerate().map(|(number, scheduler)| scheduler.label(number));
-        let longest = schedulers.map(|name| MARGIN + extent(&name)).fold(NAMES, f64::max);
+        let schedulers = ranks.iter().flat_map(|profile| profile.schedulers.iter().enumerate());
+        let longest = schedulers.map(|(number, scheduler)| MARGIN + extent(&scheduler.label(number))).fold(NAMES, f64::max);
         // Names never take more than half of the picture.
         let left = longest.min(width / 2.0);
-        let scale = (width - left - 2.0 * MARGIN) / profile.elapsed.max(1) as f64;
+        let scale = (width - left - 2.0 * MARGIN) / elapsed.max(1) as f64;
         let x = |time: u64| left + MARGIN + time as f64 * scale;
-        let y = |worker: u32, role: Role| {
-            let place = roles.iter().position(|&known| known == role).unwrap_or(0);
-            top + row * f64::from(worker) + heights(&roles[..place])
-        };
-        // Where a span is drawn: its upper edge, and how high it is.
-        let place = |span: &Span| {
-            let role = span.kind.role();
-            let (y, height) = (y(span.worker, role), if role == Role::Consume { consumers } else { lane });
-            span.warp.map_or((y, height), |warp| (y + strip * f64::from(warp), strip))
-        };
-        scene.label(MARGIN, MARGIN, format!("{} on {}: {:.2} µs", profile.megakernel, profile.device, profile.elapsed as f64 / 1e3));
-        scene.axis(profile.elapsed, top - LINE, bottom, x);
+        scene.label(MARGIN, MARGIN, headline(profiles));
+        scene.axis(elapsed, top - LINE, bottom, x);
+        let mut at = top;
+        for (rank, (profile, shift)) in ranks.iter().zip(shifts).enumerate() {
+            if ranks.len() > 1 {
+                scene.label(MARGIN, at, format!("rank {rank}: {}", profile.device));
+            }
+            scene.rank(profile, &rows, at + title, shift, critical_path, x);
+            at += title + rows.of(profile);
+        }
+        if let Some(profile) = ranks.first() {
+            scene.legend(profile, ranks, &rows, bottom + LINE);
+        }
+        scene
+    }
+
+    /// The rows of one rank, from `top` on; its times begin at `shift`.
+    fn rank(&mut self, profile: &Profile, rows: &Rows, top: f64, shift: u64, critical_path: bool, x: impl Fn(u64) -> f64) {
+        let x = |time: u64| x(shift + time);
         // As many names as fit.
-        let every = (LINE / row).ceil().max(1.0) as usize;
+        let every = (LINE / rows.row).ceil().max(1.0) as usize;
         for worker in (0..profile.workers).step_by(every) {
             let name = match profile.multiprocessors.get(worker as usize) {
                 Some(sm) => format!("{worker} (SM {sm})"),
                 None => format!("worker {worker}"),
             };
-            scene.label(MARGIN, y(worker, Role::Consume), name);
+            self.label(MARGIN, top + rows.row * f64::from(worker), name);
         }
         for (number, scheduler) in profile.schedulers.iter().enumerate() {
-            let y = top + row * (f64::from(profile.workers) + number as f64);
+            let y = top + rows.row * (f64::from(profile.workers) + number as f64);
             if number.is_multiple_of(every) {
-                scene.label(MARGIN, y, scheduler.label(number));
+                self.label(MARGIN, y, scheduler.label(number));
             }
             for busy in &scheduler.busy {
                 let (left, right) = (x(busy.start), x(busy.end));
-                let title = format!("serve: {}", when(busy.start, busy.duration()));
-                scene.add(Rectangle { x: left, y, width: (right - left).max(0.5), height: lane, colour: SERVING, title: Some(title) });
+                let title = format!("serve: {}", when(shift + busy.start, busy.duration()));
+                self.add(Rectangle { x: left, y, width: (right - left).max(0.5), height: rows.lane, colour: SERVING, title: Some(title) });
             }
         }
         for span in &profile.spans {
@@ -190,7 +241,7 @@ impl Scene {
             let operation = profile.tasks[span.task as usize].operation as usize;
             let colour = if span.kind == Kind::Wait { WAITING } else { COLOURS[operation % COLOURS.len()] };
             let (left, right) = (x(span.start), x(span.end));
-            let (y, height) = place(span);
+            let (y, height) = rows.place(top, span);
             let rectangle = Rectangle {
                 x: left,
                 y,
@@ -198,27 +249,25 @@ impl Scene {
                 width: (right - left).max(0.5),
                 height,
                 colour: if role == Role::Consume { colour } else { pale(colour) },
-                title: Some(title(profile, span)),
+                title: Some(title(profile, span, shift)),
             };
-            scene.add(rectangle);
+            self.add(rectangle);
         }
         if critical_path {
             let steps = profile.critical_path().steps;
             let middle = |span: &Span| {
-                let (y, height) = place(span);
+                let (y, height) = rows.place(top, span);
                 y + height / 2.0
             };
             for step in &steps {
                 let at = middle(&step.span);
-                scene.strokes.push(Stroke { from: (x(step.span.start), at), to: (x(step.span.end), at), colour: PATH });
+                self.strokes.push(Stroke { from: (x(step.span.start), at), to: (x(step.span.end), at), colour: PATH });
             }
             for pair in steps.windows(2) {
                 let (from, to) = (&pair[0].span, &pair[1].span);
-                scene.strokes.push(Stroke { from: (x(from.end), middle(from)), to: (x(to.start), middle(to)), colour: PATH });
+                self.strokes.push(Stroke { from: (x(from.end), middle(from)), to: (x(to.start), middle(to)), colour: PATH });
             }
         }
-        scene.legend(profile, &roles, by_warps, bottom + LINE);
-        scene
     }
 
     /// Of what does not fit the picture, the beginning.
@@ -263,10 +312,11 @@ impl Scene {
         }
     }
 
-    fn legend(&mut self, profile: &Profile, roles: &[Role], by_warps: bool, mut y: f64) {
-        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
-        let serving = if profile.schedulers.is_empty() { "" } else { "; dark grey: a scheduler serves" };
-        let warps = if by_warps { format!("; narrow: one of {} warps", Span::WARPS) } else { String::new() };
+    /// Operations are those of all ranks; how many tasks they have is said of the first one.
+    fn legend(&mut self, profile: &Profile, ranks: &[Profile], rows: &Rows, mut y: f64) {
+        let names: Vec<&str> = rows.roles.iter().map(|role| role.name()).collect();
+        let serving = if ranks.iter().all(|profile| profile.schedulers.is_empty()) { "" } else { "; dark grey: a scheduler serves" };
+        let warps = if rows.by_warps { format!("; narrow: one of {} warps", Span::WARPS) } else { String::new() };
         self.label(MARGIN, y, format!("lines of a worker: {}; light grey: waiting{warps}{serving}", names.join(", ")));
         for (index, operation) in profile.operations.iter().enumerate() {
             y += LINE;
@@ -281,14 +331,28 @@ impl Scene {
     }
 }
 
+/// What is drawn.
+fn headline(profiles: &RankProfiles) -> String {
+    let elapsed = profiles.elapsed() as f64 / 1e3;
+    match profiles.ranks() {
+        [profile] => format!("{} on {}: {elapsed:.2} µs", profile.megakernel, profile.device),
+        ranks => format!(
+            "{} on {} ranks: {elapsed:.2} µs, clocks agree to ±{:.2} µs",
+            ranks.first().map_or("", |profile| &profile.megakernel),
+            ranks.len(),
+            profiles.clock_error() as f64 / 1e3
+        ),
+    }
+}
+
 /// Width of a text.
 fn extent(text: &str) -> f64 {
     LETTER * text.chars().count() as f64
 }
 
-fn title(profile: &Profile, span: &Span) -> String {
+fn title(profile: &Profile, span: &Span, shift: u64) -> String {
     let warp = span.warp.map_or_else(String::new, |warp| format!(", warp {warp}"));
-    format!("{} {}{warp}: {}", span.kind.name(), profile.label(span.task), when(span.start, span.duration()))
+    format!("{} {}{warp}: {}", span.kind.name(), profile.label(span.task), when(shift + span.start, span.duration()))
 }
 
 fn when(start: u64, duration: u64) -> String {
@@ -316,7 +380,7 @@ fn tick(elapsed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maco_host::profile::{Operation, Scheduler};
+    use maco_host::profile::{Operation, RankClock, Scheduler};
 
     #[test]
     fn ticks_are_round_and_few() {
@@ -331,13 +395,14 @@ mod tests {
         assert!(Format::of(Path::new("png")).is_err());
     }
 
-    /// At any width, and however long the names are.
+    /// At any width, however long the names are, and however many ranks there are.
     #[test]
     fn no_label_leaves_the_picture() {
         let scheduler = Scheduler { multiprocessor: Some(131), busy: vec![] };
         for (elapsed, width) in [(1, 300), (1000, 300), (2000, 301), (12_345, 777), (7_654_321, 1600), (10_000_000, 1600)] {
             let profile = Profile {
                 megakernel: "m".repeat(90),
+                rank: None,
                 device: "paper".into(),
                 schedule: "schedulers(2)".into(),
                 workers: 2,
@@ -351,12 +416,22 @@ mod tests {
                 spans: vec![],
                 dependencies: vec![],
             };
-            let scene = Scene::new(&profile, width, false);
-            assert!(scene.labels.iter().all(|label| label.x + extent(&label.text) <= scene.width), "{width}: {:?}", scene.labels);
-            // All marks of the axis are whole.
-            let marks = scene.labels.iter().filter(|label| [" ns", " µs", " ms"].iter().any(|unit| label.text.ends_with(unit)));
-            assert!(marks.count() as u64 > elapsed / tick(elapsed), "{elapsed}: {:?}", scene.labels);
-            assert!(scene.labels.iter().any(|label| label.text == "scheduler 0 (SM 131)"), "{:?}", scene.labels);
+            let of = |rank| Profile { rank: Some(RankClock { rank, ranks: 3, job: 1, origin: 5, error: 1 }), ..profile.clone() };
+            let [one, three] = [vec![profile.clone()], (0..3).map(of).collect()].map(|profiles| RankProfiles::of(profiles).unwrap());
+            for profiles in [&one, &three] {
+                let scene = Scene::new(profiles, width, false);
+                assert!(scene.labels.iter().all(|label| label.x + extent(&label.text) <= scene.width), "{width}: {:?}", scene.labels);
+                // All marks of the axis are whole.
+                let marks = scene.labels.iter().filter(|label| [" ns", " µs", " ms"].iter().any(|unit| label.text.ends_with(unit)));
+                assert!(marks.count() as u64 > elapsed / tick(elapsed), "{elapsed}: {:?}", scene.labels);
+                let named = |text: &str| scene.labels.iter().filter(|label| label.text == text).count();
+                assert_eq!(named("scheduler 0 (SM 131)"), profiles.ranks().len(), "{:?}", scene.labels);
+                assert_eq!(named("rank 2: paper"), profiles.ranks().len() / 3);
+                // All is inside, and ranks are apart.
+                assert!(scene.labels.iter().all(|label| label.y + LETTER <= scene.height));
+            }
+            let heights = [&one, &three].map(|profiles| Scene::new(profiles, width, false).height);
+            assert!(heights[1] > heights[0] + 2.0 * 14.0 * 5.0, "{heights:?}");
         }
     }
 }

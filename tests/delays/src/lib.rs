@@ -1,2 +1,3 @@
-//! One graph with every kind of edge, in device code that sleeps before waits, loads, stores and signals.
+//! Graphs with every kind of edge, and with every way from rank to rank, in device code that sleeps before waits, loads, stores and signals.
 pub mod kernels;
+pub mod ranks;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use maco::prelude::*;
-use maco::profile::{Profile, read_costs};
+use maco::profile::{Profile, RankProfiles, read_costs};
 use maco::{Arguments, Communicator, Device, Error, Event, Fault, PlanOptions, TaskGraph, Tensor, Tuning, ranks, tasks};
 use maco_graph::plan::PlanError;
 
@@ -114,7 +114,7 @@ all! {
     maco0027 maco0029 maco0030 maco0031 maco0032 maco0033 maco0034 maco0035 maco0036 maco0037 maco0038 maco0039 maco0040 maco0041 maco0043 maco0044 maco0045
     maco0046 maco0047 maco0048 maco0049 maco0050 maco0051 maco0052 maco0053 maco0054 maco0055 maco0056 maco0057 maco0058 maco0059 maco0060 maco0061 maco0062
     maco0063 maco0064 maco0065 maco0066 maco0067 maco0069 maco0070 maco0071 maco0072 maco0090 maco0091 maco0092
-    maco0093 maco0094 maco0095 maco0096 maco0097 maco0098 maco0099 maco0100
+    maco0093 maco0094 maco0095 maco0096 maco0097 maco0098 maco0099 maco0100 maco0102
 }
 
 /// More tiles than a plan takes.
@@ -462,4 +462,12 @@ fn maco0100(_: Desk) -> Error {
         memory.allocate("gradients", 4 << 20).err()
     });
     results.unwrap().swap_remove(0).unwrap()
+}
+
+/// Profiles of other jobs, of other megakernels, or not of all ranks of a job, are put on one timeline.
+fn maco0102(Desk { plan, x, mut y, .. }: Desk) -> Error {
+    plan.profile(true).unwrap();
+    plan.run(&x, &mut y).unwrap();
+    let profile = plan.profile_report().unwrap();
+    RankProfiles::of(vec![profile.clone(), profile]).unwrap_err().into()
 }

@@ -1,6 +1,8 @@
 //! What docs/guide/ranks.md shows.
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use maco::profile::RankProfiles;
 use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, Reduce, bf16};
 
 use crate::language::{exchanged, layers, row_parallel};
@@ -88,6 +90,23 @@ pub fn channels(ranks: &Communicator) -> Result<u8, Error> {
     let mut number = [0];
     buffer.read(1, &mut number)?;
     Ok(number[0])
+}
+
+/// What all ranks did, and when, also in a file of each.
+pub fn timeline(ranks: &Communicator, folder: &Path) -> Result<RankProfiles, Error> {
+    let device = Device::cpu_with(2);
+    let options = PlanOptions::new().communicator(ranks.clone());
+    let plan = layers::plan_with(&device, layers::Dims { M: 128, N: 128 }, &options)?;
+    let x = device.upload(&vec![1.0; 128 * 128], [128, 128])?;
+    let b = [device.zeros([128])?, device.zeros([128])?, device.zeros([128])?];
+    let mut y = device.zeros([128, 128])?;
+
+    plan.profile(true)?;
+    plan.run(&x, &b, &mut y)?;
+    plan.profile_report()?.write_chrome(folder.join(format!("trace.rank{}.json", ranks.rank())))?; // of this rank
+    let all = plan.profile_of_ranks(ranks)?; // or: of all ranks; a call of all, which each get all
+    println!("{}", all.summary());
+    Ok(all)
 }
 
 /// Memory of all ranks, below communicators.

@@ -2,6 +2,7 @@
 
 use guide::ranks;
 use maco::Communicator;
+use maco::profile::RankProfiles;
 
 #[test]
 fn ranks_and_one_rank_do_the_same() {
@@ -37,6 +38,21 @@ fn numbers_go_round() {
         assert!(all.iter().all(|found| *found == [1.0, 2.0, 3.0].map(|value| value * count as f32)), "{all:?}");
         let found = Communicator::threads(count, |communicator| ranks::channels(&communicator).unwrap()).unwrap();
         assert_eq!(found, (0..count).map(|rank| ((rank + count - 1) % count) as u8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn all_ranks_are_on_one_timeline() {
+    for count in [1, 3] {
+        let folder = std::env::temp_dir().join(format!("maco-guide-timeline-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let found = Communicator::threads(count, |communicator| ranks::timeline(&communicator, &folder).unwrap()).unwrap();
+        assert!(found.iter().all(|all| *all == found[0]));
+        let files: Vec<_> = (0..count).map(|rank| folder.join(format!("trace.rank{rank}.json"))).collect();
+        let merged = RankProfiles::merge_chrome(&files).unwrap();
+        let spans = |all: &RankProfiles| all.ranks().iter().map(|rank| rank.spans.clone()).collect::<Vec<_>>();
+        assert_eq!(spans(&merged), spans(&found[0]));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
 

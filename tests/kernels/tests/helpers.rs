@@ -22,3 +22,13 @@ fn helped(device: &Device) {
         Matrix::new(m, n, |r, c| less.at(r / 16 * 16 + 15 - r % 16, c) + 0.5).exactly(&y, "positions of what another helper wrote");
     }
 }
+
+/// A body in a helper has the kind of its signature, as the same body by itself has. What it loses is speed alone: split-K, and operand A by in-band flags.
+#[test]
+fn kinds_are_those_of_signatures() {
+    let kind = |spec: &maco::TaskSpec| format!("{:?}", spec.kind);
+    assert_eq!(kind(&helpers::many_rows::SPEC), "Gemm { splits_k: false }");
+    assert_eq!(kind(&maco::tasks::linear::SPEC), "Gemm { splits_k: true }");
+    assert_eq!(kind(&helpers::few_rows::SPEC), "Gemv { operand_b: 1, operand_a: None }");
+    assert_eq!(kind(&helpers::rows_then_positions::SPEC), "Tiles");
+}

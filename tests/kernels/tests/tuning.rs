@@ -182,7 +182,7 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
         (
             "\"parts\": 3",
             "\"parts\": 0",
-            "line 75: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0",
+            "line 79: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0",
         ),
         ("\"whole\": 0", "\"whole\": -1", "field `maco_tuning.entries[0].whole`: invalid value: integer `-1`, expected u32"),
         ("\"parts\": 3", "\"part\": 3", "field `maco_tuning.entries[1].part`: unknown field `part`, expected one of `task`"),

@@ -82,3 +82,11 @@ pub fn layers(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, by: f
     keep(part);
     add(x, part, y);
 }
+
+/// y = the sum of `x` over all ranks.
+#[maco::megakernel]
+pub fn summed(#[shard(0)] x: In<f32, M, N>, y: Out<f32, M, N>) {
+    let part = temp::<f32, M, N>().partial(Sum);
+    copy(x, part);
+    all_reduce(part, y);
+}

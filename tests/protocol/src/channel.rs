@@ -39,6 +39,8 @@ pub enum Lack {
     TornTicket,
     /// The two places of a message are one.
     OnePlace,
+    /// The two signals of a message are one.
+    OneSignal,
     /// The flag of a message is that of the one before.
     SameFlag,
     /// A rank's own words of this kind are not stored.
@@ -47,6 +49,8 @@ pub enum Lack {
     Meet,
     /// Credits are given before the message is read.
     EarlyCredit,
+    /// Signals are given before the message is stored.
+    EarlySignal,
     /// Messages that nobody answers have the number of their launch.
     ByLaunch,
     /// All launches have the same number.
@@ -92,8 +96,9 @@ impl World {
     fn new(lack: Option<Lack>, setting: Setting) -> World {
         let Setting { layout, start, left, .. } = setting;
         let [first_place, second_place] = left.map(|flag| packet(77, flag));
-        let stores = [0, start.into(), u64::from(start) << 32, first_place, second_place];
+        let stores = [0, start.into(), u64::from(start) << 32, first_place, second_place, left[0].into(), left[1].into()];
         let first = |word| match layout.role(word) {
+            Role::Signal if layout.parity(word).is_some() => 5 + layout.parity(word).unwrap_or(0) as u64,
             Role::Signal | Role::Credit => 1,
             // What an earlier message has left.
             Role::Packet if layout.slot(word).is_some() => 3 + layout.slot(word).unwrap_or(0) as u64,
@@ -162,9 +167,13 @@ impl World {
 
     fn index(&self, at: *const u32) -> usize {
         let index = self.find(at).expect("an access outside of the memory");
-        match self.setting.layout {
-            Layout::Messages { packets: all, .. } | Layout::Slots { data: all, .. }
-                if self.lacks(Lack::OnePlace) && self.setting.layout.slot(index) == Some(1) =>
+        let layout = self.setting.layout;
+        if self.lacks(Lack::OneSignal) {
+            return index - layout.parity(index).unwrap_or(0);
+        }
+        match layout {
+            Layout::Messages { packets: all, .. } | Layout::Slots { data: all, .. } | Layout::Signalled { data: all, .. }
+                if self.lacks(Lack::OnePlace) && layout.slot(index) == Some(1) =>
             {
                 index - all / 2
             }
@@ -267,8 +276,11 @@ unsafe impl<const LOOK: u32> System for Loom<LOOK> {
     unsafe fn poll(&self, at: *const u32) -> u32 {
         let word = self.world.index(at);
         let value = self.load(word) as u32;
-        // So far ahead that whatever is expected is reached.
-        if self.world.lacks(Lack::Blind(self.world.role(word))) { value.wrapping_add(16) } else { value }
+        if !self.world.lacks(Lack::Blind(self.world.role(word))) {
+            return value;
+        }
+        // What is expected, or so far ahead that it is reached.
+        if self.world.setting.layout.parity(word).is_some() { self.flag.get() } else { value.wrapping_add(16) }
     }
     unsafe fn publish(&self, at: *mut u32, value: u32) {
         let word = self.world.index(at);

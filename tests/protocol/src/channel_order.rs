@@ -41,7 +41,7 @@ pub const WORDS: usize = 3 * RANK;
 /// Most threads of a model.
 pub const THREADS: usize = 4;
 /// Stores before this number are what words begin with.
-pub const FIRST: u64 = 5;
+pub const FIRST: u64 = 7;
 
 /// Where words of a rank's memory are.
 pub mod place {
@@ -75,6 +75,15 @@ pub enum Layout {
         /// Words of all.
         words: usize,
     },
+    /// Messages of a collective that have signals, likewise: two for each rank and tile, in place of the first two words. Of each line of 16 bytes one word is used.
+    Signalled {
+        /// Who has them: the first ones.
+        ranks: usize,
+        /// Words of data, behind which are the signals.
+        data: usize,
+        /// Words of all.
+        words: usize,
+    },
     /// Slots of a channel between two tasks, likewise. Of each line of 16 bytes one word is used.
     Slots {
         /// Who has them: the first ones.
@@ -93,7 +102,8 @@ impl Layout {
         match self {
             Layout::Messages { packets, .. } if at < packets => Role::Packet,
             Layout::Messages { packets, .. } => [Role::Credit, Role::Sent, Role::Received][(at - packets) % 3],
-            Layout::Slots { data, .. } if at < data => Role::Data,
+            Layout::Slots { data, .. } | Layout::Signalled { data, .. } if at < data => Role::Data,
+            Layout::Signalled { data, .. } => [Role::Signal, Role::Signal, Role::Received][(at - data) % 3],
             Layout::Slots { data, .. } => [Role::Signal, Role::Sent, Role::Received][(at - data) % 3],
             Layout::Channels => match at {
                 place::SIGNAL => Role::Signal,
@@ -109,24 +119,32 @@ impl Layout {
 
     /// Whether it is accessed by atomics. Packets are at even words.
     pub fn is_shared(self, word: usize) -> bool {
-        if let Layout::Messages { ranks, words, .. } | Layout::Slots { ranks, words, .. } = self
+        if let Layout::Messages { ranks, words, .. } | Layout::Slots { ranks, words, .. } | Layout::Signalled { ranks, words, .. } = self
             && (word / RANK >= ranks || word % RANK >= words)
         {
             return false;
         }
         match self.role(word) {
             Role::Sent | Role::Received => false,
-            Role::Data if matches!(self, Layout::Slots { .. }) => word.is_multiple_of(4),
+            Role::Data if matches!(self, Layout::Slots { .. } | Layout::Signalled { .. }) => word.is_multiple_of(4),
             Role::Packet => word.is_multiple_of(2),
             _ => true,
         }
     }
 
-    /// Whether a word is a packet, and which of the two that are used in turn.
+    /// Which of two signals that are used in turn a word is.
+    pub fn parity(self, word: usize) -> Option<usize> {
+        match self {
+            Layout::Signalled { data, .. } if self.role(word) == Role::Signal => Some((word % RANK - data) % 3),
+            _ => None,
+        }
+    }
+
+    /// Whether a word is a packet or of a slot, and which of the two that are used in turn.
     pub fn slot(self, word: usize) -> Option<usize> {
         match self {
             Layout::Messages { packets, .. } if word % RANK < packets => Some(word % RANK * 2 / packets),
-            Layout::Slots { data, .. } if word % RANK < data => Some(word % RANK * 2 / data),
+            Layout::Slots { data, .. } | Layout::Signalled { data, .. } if word % RANK < data => Some(word % RANK * 2 / data),
             _ => None,
         }
     }

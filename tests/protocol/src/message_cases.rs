@@ -24,6 +24,8 @@ struct Call {
     pairs: u32,
     launches: u32,
     one_way: bool,
+    /// Messages have signals: a word of each pair is sent.
+    signalled: bool,
     /// Whom a rank sends to and hears in a launch, by tile.
     flow: fn(Place, u32) -> (Which, Which),
 }
@@ -52,7 +54,8 @@ impl Call {
 
     const fn layout(self) -> Layout {
         let packets = self.messages().word(0, 0, maco_abi::MessageWord::Credit) as usize / 4;
-        Layout::Messages { ranks: self.ranks as usize, packets, words: self.messages().total(self.ranks) as usize / 4 }
+        let (ranks, words) = (self.ranks as usize, self.messages().total(self.ranks) as usize / 4);
+        if self.signalled { Layout::Signalled { ranks, data: packets, words } } else { Layout::Messages { ranks, packets, words } }
     }
 
     const fn flag(self, number: u32) -> u32 {
@@ -92,6 +95,9 @@ impl Call {
         let one_way = self.one_way && !world.lacks(Lack::ByLaunch);
         // SAFETY: (of all) as the model's memory has them.
         let exchange = unsafe { TileMessages::new(ranks, self.messages(), [place.tile; 2], one_way) };
+        if self.signalled {
+            return self.exchange_by_signals(thread, lane, place, exchange);
+        }
         // SAFETY: as above.
         assert!(unsafe { exchange.begin(thread, thread, to) });
         for pair in (lane.lane..self.pairs).step_by(lane.lanes as usize) {
@@ -123,6 +129,39 @@ impl Call {
             }
         }
     }
+
+    /// The same where messages have signals.
+    fn exchange_by_signals(self, thread: &Thread, lane: Lane, place: Place, exchange: TileMessages) {
+        let world = &thread.world;
+        let (to, from) = (self.flow)(place, self.ranks);
+        let pairs = || (lane.lane..self.pairs).step_by(lane.lanes as usize);
+        let peers = |which: Which| (0..self.ranks).filter(move |&peer| peer != place.rank && which.has(peer));
+        let early = world.lacks(Lack::EarlySignal);
+        if early && lane.lane == 0 {
+            // SAFETY: not as it should be.
+            unsafe { exchange.signal(thread, to) };
+        }
+        for pair in pairs() {
+            // SAFETY: (of all) as the model's memory has them.
+            peers(to).for_each(|peer| unsafe { exchange.store(thread, peer, 16 * pair, [part(place, pair)[0]]) });
+        }
+        if lane.lanes > 1 && !world.lacks(Lack::Meet) {
+            thread.meet_lanes(lane.lanes);
+        }
+        if lane.lane == 0 && !early {
+            // SAFETY: as above.
+            unsafe { exchange.signal(thread, to) };
+        }
+        // SAFETY: as above.
+        assert!(unsafe { exchange.wait(thread, thread, from) });
+        for pair in pairs() {
+            for peer in peers(from) {
+                // SAFETY: as above.
+                let found = unsafe { exchange.load::<_, 1>(thread, peer, 16 * pair) };
+                assert_eq!(found[0], part(Place { rank: peer, ..place }, pair)[0], "pair {pair} of rank {peer} in launch {}", place.launch);
+            }
+        }
+    }
 }
 
 /// What a rank sends.
@@ -136,7 +175,11 @@ const fn alone(rank: u32) -> Lane {
 }
 
 const fn all_reduce(ranks: u32, pairs: u32, launches: u32) -> Call {
-    Call { ranks, tiles: 1, pairs, launches, one_way: false, flow: |_, _| (Which::All, Which::All) }
+    Call { ranks, tiles: 1, pairs, launches, one_way: false, signalled: false, flow: |_, _| (Which::All, Which::All) }
+}
+
+const fn by_signals(call: Call) -> Call {
+    Call { signalled: true, ..call }
 }
 
 /// Two ranks, each of which sends two pairs: three launches through two places.
@@ -151,20 +194,54 @@ pub fn all_reduce_of_three(lack: Option<Lack>) -> usize {
     CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 0, lack)
 }
 
+const GATHER: Call = Call {
+    tiles: 2,
+    flow: |place, _| (if place.tile == place.rank { Which::All } else { Which::None }, Which::One(place.tile)),
+    ..all_reduce(2, 1, 4)
+};
+
+/// Two ranks, large tiles: three launches through two places and two signals.
+pub fn signals_of_two(lack: Option<Lack>) -> usize {
+    const CALL: Call = by_signals(all_reduce(2, 1, 3));
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Three ranks, large tiles.
+pub fn signals_of_three(lack: Option<Lack>) -> usize {
+    const CALL: Call = by_signals(all_reduce(3, 1, 3));
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 0, lack)
+}
+
+/// Large tiles that one rank sends each.
+pub fn signals_of_a_gather(lack: Option<Lack>) -> usize {
+    const CALL: Call = by_signals(GATHER);
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// One rank has two lanes, each of which stores and loads half of a large tile: one signals for both.
+pub fn signals_of_lanes(lack: Option<Lack>) -> usize {
+    const CALL: Call = by_signals(all_reduce(2, 2, 3));
+    CALL.check(
+        &[
+            |thread| CALL.run(thread, alone(0)),
+            |thread| CALL.run(thread, Lane { rank: 1, lane: 0, lanes: 2 }),
+            |thread| CALL.run(thread, Lane { rank: 1, lane: 1, lanes: 2 }),
+        ],
+        0,
+        lack,
+    )
+}
+
 /// Tiles that one rank sends each: it hears of the others by their tiles.
 pub fn all_gather(lack: Option<Lack>) -> usize {
-    const CALL: Call = Call {
-        tiles: 2,
-        flow: |place, _| (if place.tile == place.rank { Which::All } else { Which::None }, Which::One(place.tile)),
-        ..all_reduce(2, 1, 4)
-    };
+    const CALL: Call = GATHER;
     CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 2, lack)
 }
 
 /// From the rank before to the one behind.
 const fn ring(ranks: u32, launches: u32) -> Call {
     let flow = |place: Place, ranks| (Which::One((place.rank + 1) % ranks), Which::One((place.rank + ranks - 1) % ranks));
-    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, flow }
+    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, signalled: false, flow }
 }
 
 /// Around a ring of two.

@@ -38,6 +38,10 @@ models! { message_cases:
     all_reduce_of_two
     all_reduce_of_three
     all_gather
+    signals_of_two
+    signals_of_three
+    signals_of_a_gather
+    signals_of_lanes
     ring_of_two
     ring_of_three
     send
@@ -118,6 +122,18 @@ lacks! { message_cases:
     lacks_of_an_all_reduce: all_reduce_of_two without Lack::OnePlace, Lack::SameFlag, Lack::SameLaunch, Lack::Half;
     lacks_of_three_ranks: all_reduce_of_three without Lack::OnePlace, Lack::SameFlag, Lack::SameLaunch, Lack::Half;
     lacks_of_an_all_gather: all_gather without Lack::OnePlace, Lack::SameFlag, Lack::SameLaunch, Lack::Half;
+    lacks_of_signals_of_two: signals_of_two without
+        Lack::OnePlace, Lack::OneSignal, Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 1),
+        Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_signals_of_three: signals_of_three without
+        Lack::OnePlace, Lack::OneSignal, Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Publish(Role::Signal),
+        Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
+    lacks_of_signals_of_a_gather: signals_of_a_gather without
+        Lack::OnePlace, Lack::OneSignal, Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Publish(Role::Signal),
+        Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_signals_of_lanes: signals_of_lanes without
+        Lack::Meet, Lack::OnePlace, Lack::SameLaunch, Lack::EarlySignal, Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
     lacks_of_a_ring_of_two: ring_of_two without
         Lack::OnePlace, Lack::SameFlag, Lack::Half, Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
     lacks_of_a_ring_of_three: ring_of_three without

@@ -44,6 +44,90 @@ collectives!(of_f16, f16);
 collectives!(of_f32, f32);
 collectives!(of_i32, i32);
 
+/// y = the sum of `part` over all ranks, in tiles that go with signals: 16 KiB of `bf16`, 32 KiB of `f32`.
+#[maco::task(tile(i = 64, j = 128), E in [bf16, f32])]
+pub fn large_sum(cta: &mut Cta, #[read(i, j)] part: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
+    cta.all_reduce(part, y, Sum)
+}
+
+/// Plane r of y is the `x` of rank r, likewise.
+#[maco::task(tile(r = 1, i = 64, j = 128), E in [bf16])]
+pub fn large_gather(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(r, i, j)] y: Tensor<E, R, M, N>) {
+    cta.all_gather(x, y)
+}
+
+/// y = the sum of this rank's plane of `part`, likewise.
+#[maco::task(tile(i = 64, j = 128), E in [bf16])]
+pub fn large_scatter(cta: &mut Cta, #[read(.., i, j)] part: Tensor<E, R, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
+    cta.reduce_scatter(part, y, Sum)
+}
+
+/// Plane r of y is this rank's plane of the `x` of rank r, likewise.
+#[maco::task(tile(r = 1, i = 64, j = 128), E in [bf16])]
+pub fn large_swap(cta: &mut Cta, #[read(r, i, j)] x: Tensor<E, R, M, N>, #[write(r, i, j)] y: Tensor<E, R, M, N>) {
+    cta.all_to_all(x, y)
+}
+
+/// Every collective that all answer in large tiles, and one in small tiles beside them.
+#[maco::megakernel]
+pub fn large(
+    #[shard(0)] x: In<bf16, M, N>,
+    #[shard(0)] mine: In<bf16, R, M, N>,
+    #[shard(0)] x32: In<f32, M, N>,
+    sum: Out<bf16, M, N>,
+    sum32: Out<f32, M, N>,
+    small: Out<bf16, R, M, N>,
+    gathered: Out<bf16, R, M, N>,
+    #[shard(0)] scattered: Out<bf16, M, N>,
+    #[shard(0)] swapped: Out<bf16, R, M, N>,
+) {
+    let part = temp::<bf16, M, N>().partial(Sum);
+    copy(x, part);
+    large_sum(part, sum);
+    let part32 = temp::<f32, M, N>().partial(Sum);
+    copy(x32, part32);
+    large_sum(part32, sum32);
+    small_gather(x, small);
+    large_gather(x, gathered);
+    let parts = temp::<bf16, R, M, N>().partial(Sum);
+    planes(mine, parts);
+    large_scatter(parts, scattered);
+    large_swap(mine, swapped);
+}
+
+/// The same as [`large_gather`] in tiles that go as packets.
+#[maco::task(tile(r = 1, i = 63, j = 128), E in [bf16])]
+pub fn small_gather(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(r, i, j)] y: Tensor<E, R, M, N>) {
+    cta.all_gather(x, y)
+}
+
+macro_rules! norms {
+    ($name:ident, $element:ident) => {
+        /// An all-reduce, a residual and its RMSNorm, in one task and in two.
+        #[maco::megakernel]
+        pub fn $name(
+            #[shard(0)] x: In<$element, M, N>,
+            residual: In<$element, M, N>,
+            weight: In<$element, N>,
+            sum: Out<$element, M, N>,
+            y: Out<$element, M, N>,
+            sum_of_two: Out<$element, M, N>,
+            y_of_two: Out<$element, M, N>,
+            epsilon: f32,
+        ) {
+            let part = temp::<$element, M, N>().partial(Sum);
+            copy(x, part);
+            all_reduce_add_rmsnorm(part, residual, weight, sum, y, epsilon);
+            let whole = temp::<$element, M, N>();
+            all_reduce(part, whole);
+            add_rmsnorm(whole, residual, weight, sum_of_two, y_of_two, epsilon);
+        }
+    };
+}
+norms!(norm_of_bf16, bf16);
+norms!(norm_of_f16, f16);
+norms!(norm_of_f32, f32);
+
 /// What one rank sends to others, who do not answer: by scalars that change from launch to launch.
 #[maco::megakernel]
 pub fn one_way(

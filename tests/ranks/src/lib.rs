@@ -2,3 +2,5 @@
 
 pub mod channels;
 pub mod collectives;
+pub mod mixed;
+pub mod sizes;

@@ -13,7 +13,7 @@ fn shapes() -> &'static [[u64; 2]] {
     if short() { &SHAPES[2..5] } else { &SHAPES }
 }
 
-everywhere!(of_bf16, of_f16, of_f32, of_i32, one_way, chains, bits_are_the_same);
+everywhere!(of_bf16, of_f16, of_f32, of_i32, large, norms, one_way, chains, bits_are_the_same);
 
 macro_rules! of_element {
     ($name:ident, $element:ty) => {
@@ -69,6 +69,105 @@ fn every<E: Value + TensorElement>(world: &World, [m, n]: [u64; 2], plan: impl F
         check(&gathered, &of, "all_gather");
         check(&scattered, &|_, at| (0..ranks).map(|from| of_mine(from, rank, at)).sum(), "reduce_scatter");
         check(&swapped, &|plane, at| of_mine(plane, rank, at), "all_to_all");
+    }
+}
+
+/// Tiles that go with signals, beside ones that go as packets: a whole one, ones that end inside a tile, with whole blocks of eight and without.
+fn large(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let device = &world.device;
+    let shapes: &[[u64; 2]] = if short() { &[[66, 136], [65, 131]] } else { &[[64, 128], [130, 264], [65, 300], [1, 1]] };
+    for &[m, n] in shapes {
+        let plan =
+            collectives::large::plan_with(device, collectives::large::Dims { M: m, N: n, R: u64::from(ranks) }, &world.options).unwrap();
+        let elements = m * n;
+        for launch in 0..if short() { 3 } else { 5 } {
+            let all = u64::from(ranks) * elements;
+            let x = device.upload(&numbers::<bf16>(rank, elements, launch), [m, n]).unwrap();
+            let x32 = device.upload(&numbers::<f32>(rank, elements, launch), [m, n]).unwrap();
+            let mine = device.upload(&numbers::<bf16>(rank, all, launch + 100), [u64::from(ranks), m, n]).unwrap();
+            let [mut sum, mut scattered] = [(); 2].map(|()| device.zeros::<bf16>([m, n]).unwrap());
+            let mut sum32 = device.zeros::<f32>([m, n]).unwrap();
+            let [mut small, mut gathered, mut swapped] = [(); 3].map(|()| device.zeros::<bf16>([u64::from(ranks), m, n]).unwrap());
+            plan.run(&x, &mine, &x32, &mut sum, &mut sum32, &mut small, &mut gathered, &mut scattered, &mut swapped).unwrap();
+            let of = |rank: u64, at: u64| number(rank as u32, at, launch);
+            let of_mine = |rank: u64, plane: u64, at: u64| number(rank as u32, plane * elements + at, launch + 100);
+            let (every, own) = (|| 0..u64::from(ranks), u64::from(rank));
+            let check = |found: &maco::Tensor<bf16>, expected: &dyn Fn(u64, u64) -> i64, what: &str| {
+                for (place, value) in (0..).zip(found.download().unwrap()) {
+                    let expected = bf16::of(expected(place / elements, place % elements));
+                    assert!(
+                        value == expected,
+                        "{what} [{m}, {n}] of rank {rank} of {ranks}, launch {launch}, {place}: {value:?}, not {expected:?}"
+                    );
+                }
+            };
+            check(&sum, &|_, at| every().map(|rank| of(rank, at)).sum(), "all_reduce");
+            check(&small, &of, "all_gather of small tiles");
+            check(&gathered, &of, "all_gather");
+            check(&scattered, &|_, at| every().map(|from| of_mine(from, own, at)).sum(), "reduce_scatter");
+            check(&swapped, &|plane, at| of_mine(plane, own, at), "all_to_all");
+            let sum32 = sum32.download().unwrap();
+            let expected = (0..elements).map(|at| every().map(|rank| of(rank, at)).sum::<i64>() as f32);
+            assert_eq!(sum32, expected.collect::<Vec<f32>>(), "all_reduce of f32 [{m}, {n}] of rank {rank} of {ranks}, launch {launch}");
+        }
+    }
+}
+
+/// Rows of one block, of several for each thread, and what no block divides.
+const ROWS: [[u64; 2]; 6] = [[1, 1], [0, 3], [7, 9], [3, 1025], [6, 6144], [2, 20_003]];
+
+fn norms(world: &World) {
+    for &[m, n] in if short() { &ROWS[2..4] } else { &ROWS[..] } {
+        norm::<bf16>(world, [m, n], 0.005, |device, options| {
+            let plan = collectives::norm_of_bf16::plan_with(device, collectives::norm_of_bf16::Dims { M: m, N: n }, options).unwrap();
+            Box::new(move |[x, residual, weight], [sum, y, sum_of_two, y_of_two]| {
+                plan.run(x, residual, weight, sum, y, sum_of_two, y_of_two, 1e-5).unwrap();
+            })
+        });
+        norm::<f16>(world, [m, n], 0.001, |device, options| {
+            let plan = collectives::norm_of_f16::plan_with(device, collectives::norm_of_f16::Dims { M: m, N: n }, options).unwrap();
+            Box::new(move |[x, residual, weight], [sum, y, sum_of_two, y_of_two]| {
+                plan.run(x, residual, weight, sum, y, sum_of_two, y_of_two, 1e-5).unwrap();
+            })
+        });
+        norm::<f32>(world, [m, n], 1e-5, |device, options| {
+            let plan = collectives::norm_of_f32::plan_with(device, collectives::norm_of_f32::Dims { M: m, N: n }, options).unwrap();
+            Box::new(move |[x, residual, weight], [sum, y, sum_of_two, y_of_two]| {
+                plan.run(x, residual, weight, sum, y, sum_of_two, y_of_two, 1e-5).unwrap();
+            })
+        });
+    }
+}
+
+type RunNorm<E> = Box<dyn FnMut([&maco::Tensor<E>; 3], [&mut maco::Tensor<E>; 4])>;
+
+/// One task and two have the same sums, and the norm is that of a row in `f64` to `error` of the largest.
+fn norm<E: Value + TensorElement>(world: &World, [m, n]: [u64; 2], error: f64, plan: impl Fn(&Device, &PlanOptions) -> RunNorm<E>) {
+    let (rank, ranks, device) = (world.communicator.rank(), world.communicator.ranks(), &world.device);
+    let mut run = plan(device, &world.options);
+    for launch in 0..if short() { 2 } else { 4 } {
+        let x = device.upload(&numbers::<E>(rank, m * n, launch), [m, n]).unwrap();
+        let residual = device.upload(&numbers::<E>(0, m * n, launch + 50), [m, n]).unwrap();
+        let weight = device.upload(&numbers::<E>(0, n, launch + 60), [n]).unwrap();
+        let [mut sum, mut y, mut sum_of_two, mut y_of_two] =
+            [(); 4].map(|()| device.upload(&vec![E::of(99); (m * n) as usize], [m, n]).unwrap());
+        run([&x, &residual, &weight], [&mut sum, &mut y, &mut sum_of_two, &mut y_of_two]);
+        let (sum, two, y) = (sum.download().unwrap(), sum_of_two.download().unwrap(), y.download().unwrap());
+        let expected = |at: u64| (0..ranks).map(|rank| number(rank, at, launch)).sum::<i64>() + number(0, at, launch + 50);
+        for row in 0..m {
+            let sums: Vec<f64> = (0..n).map(|col| expected(row * n + col) as f64).collect();
+            let factor = 1.0 / (sums.iter().map(|v| v * v).sum::<f64>() / n as f64 + 1e-5).sqrt();
+            for col in 0..n {
+                let at = (row * n + col) as usize;
+                let place = format!("[{m}, {n}] of rank {rank} of {ranks}, launch {launch}, row {row}, column {col}");
+                assert_eq!(sum[at], E::of(expected(at as u64)), "sum {place}");
+                assert_eq!(sum[at], two[at], "sum of two tasks {place}");
+                let normed = sums[col as usize] * factor * number(0, col, launch + 60) as f64;
+                let found = y[at].number();
+                assert!((found - normed).abs() <= error * (1.0 + normed.abs()), "norm {place}: {found}, not {normed}");
+            }
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Bench {
     Boundary(Program),
     /// Sums over ranks inside of a megakernel, beside NCCL's in a CUDA graph; `-- --ranks N` (needs two GPUs)
     Comm(Program),
+    /// Tensor-parallel MLPs with their all-reduce in one megakernel, beside cuBLASLt and then NCCL in a CUDA graph; `-- --ranks N` (needs two GPUs)
+    Overlap(Program),
     /// Making a plan: tasks, dependencies, schedules
     Plan(Program),
     /// What builds cost, each against its limit: of a user's package; of CI, bundles and one test in clean clones; the longest piece in `ptxas`.
@@ -57,6 +59,7 @@ pub struct Program {
 pub fn bench(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Comm(program) => program.run("comm"),
+        Bench::Overlap(program) => program.run("overlap"),
         Bench::Gemm(program) => program.run("gemm"),
         Bench::Mlp(program) => program.run("mlp"),
         Bench::Memory(program) => program.run("memory"),

@@ -1,39 +1,59 @@
 //! Worlds of ranks to test in.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+pub mod periodic;
+pub mod place;
+
 use std::fmt::Debug;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use maco::{Communicator, Device, PlanOptions, bf16, f16};
+use maco::{Communicator, Device, PlanOptions, Schedule, bf16, f16};
 
 /// An element as small whole numbers.
 pub trait Value: Copy + PartialEq + Debug {
     fn of(number: i64) -> Self;
+    fn number(self) -> f64;
 }
 
 impl Value for bf16 {
     fn of(number: i64) -> bf16 {
         bf16::from_f32(number as f32)
     }
+    fn number(self) -> f64 {
+        self.to_f64()
+    }
 }
 impl Value for f16 {
     fn of(number: i64) -> f16 {
         f16::from_f32(number as f32)
+    }
+    fn number(self) -> f64 {
+        self.to_f64()
     }
 }
 impl Value for f32 {
     fn of(number: i64) -> f32 {
         number as f32
     }
+    fn number(self) -> f64 {
+        self.into()
+    }
 }
 impl Value for i8 {
     fn of(number: i64) -> i8 {
         number as i8
     }
+    fn number(self) -> f64 {
+        self.into()
+    }
 }
 impl Value for i32 {
     fn of(number: i64) -> i32 {
         number as i32
+    }
+    fn number(self) -> f64 {
+        self.into()
     }
 }
 
@@ -112,16 +132,45 @@ pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
     let worlds: &[_] =
         if short() { &[(2, Static), (3, Tickets)] } else { &[(1, Static), (2, Static), (2, Tickets), (3, Tickets), (4, Static)] };
     for &(ranks, schedule) in worlds {
-        if !are_there(ranks) {
-            continue;
-        }
-        Communicator::threads(ranks, |communicator| {
-            let device = Device::gpu(communicator.local_rank()).unwrap();
-            let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
-            test(&World { communicator, device, options });
-        })
-        .unwrap();
+        on_gpus(ranks, schedule, &test);
     }
+}
+
+/// As long as it lives, no other test of this program has the GPUs: of two worlds on the same ones, each rank must call in one order.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // One that has failed is no reason to.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `test` as every rank of a world, each with a GPU, if there are so many.
+pub fn on_gpus(ranks: u32, schedule: Schedule, test: impl Fn(&World) + Sync) {
+    let _alone = alone();
+    beside_others(ranks, schedule, test);
+}
+
+/// The same while others may have the GPUs, too.
+pub fn beside_others(ranks: u32, schedule: Schedule, test: impl Fn(&World) + Sync) {
+    if !are_there(ranks) {
+        return;
+    }
+    Communicator::threads(ranks, |communicator| {
+        let device = Device::gpu(communicator.local_rank()).unwrap();
+        let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
+        test(&World { communicator, device, options });
+    })
+    .unwrap();
+}
+
+/// Runs `test` as every rank of a world on the CPU.
+pub fn on_cpus(ranks: u32, workers: u32, test: impl Fn(&World) + Sync) {
+    Communicator::threads(ranks, |communicator| {
+        communicator.set_deadline(Duration::from_secs(30)).unwrap();
+        let device = Device::cpu_with(workers);
+        let options = PlanOptions::new().communicator(communicator.clone());
+        test(&World { communicator, device, options });
+    })
+    .unwrap();
 }
 
 /// Ends a process that is a rank, with what it has to say.

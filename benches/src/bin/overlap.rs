@@ -1,0 +1,138 @@
+//! How much of an all-reduce hides behind the products whose summands it adds up, beside cuBLASLt and NCCL.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use benches::cublaslt::{CublasLt, Epilogue, Product};
+use benches::kernels::mlp;
+use benches::matrix::{agree, random};
+use benches::nccl::Nccl;
+use benches::overlaps::mlp_summed;
+use benches::rank_clock::RankClock;
+use benches::rows::{Row, publish};
+use clap::Parser;
+use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16};
+
+/// Measures tensor-parallel MLPs, down · gelu(up · x), with their all-reduce: ranks are threads of this process, each with a GPU.
+///
+/// T_all is one megakernel, the all-reduce in it. T_gemm is the same without the all-reduce. T_seq is T_gemm's and then NCCL's all-reduce, in one CUDA graph.
+/// E_own = 1 - (T_all - T_gemm) / (T_seq - T_gemm): 1 is an all-reduce that is hidden, 0 one that comes behind the products. The peer is cuBLASLt, by the fastest
+/// of the algorithms that it proposes, and then NCCL, in one CUDA graph. Times are the greatest of all ranks in each round, medians of the rounds. Results are
+/// compared.
+#[derive(Parser)]
+struct Options {
+    /// Ranks; by default as many as there are GPUs
+    #[arg(long)]
+    ranks: Option<u32>,
+    /// Write the rows here as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Rounds
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// Shapes, M x H x K of all ranks together, such as `8192x28672x8192`
+    #[arg(long, value_delimiter = ',', default_values = ["8192x28672x8192", "4096x12288x4096"])]
+    mlp: Vec<String>,
+    /// Write what a launch of each rank did here, by itself and behind others, two files for each shape and rank: `maco-trace` reads them. For a build with MACO_PROFILE=1
+    #[arg(long)]
+    traces: Option<PathBuf>,
+}
+
+/// Relative error by which the systems may differ: orders of summation, roundings of summands, and two ways to compute a hyperbolic tangent.
+const ROUNDED: f64 = 1e-2;
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let gpus = (0..).take_while(|&index| Device::gpu(index).is_ok()).count() as u32;
+    let ranks = options.ranks.unwrap_or(gpus);
+    ensure!(ranks >= 2 && ranks <= gpus, "{ranks} ranks, of which each needs a GPU, and there are {gpus}; two are the least");
+    let results = Communicator::threads(ranks, |communicator| measure(&communicator, &options))?;
+    let mut rows = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    // All ranks have the same.
+    publish(&rows.swap_remove(0), options.json.as_deref())
+}
+
+/// M, H and K of `8192x28672x8192`.
+fn shape(name: &str) -> anyhow::Result<[u64; 3]> {
+    let sizes: Vec<u64> = name.split('x').map(str::parse).collect::<Result<_, _>>().with_context(|| format!("`{name}` is no MxHxK"))?;
+    sizes.try_into().ok().with_context(|| format!("`{name}` is no MxHxK"))
+}
+
+/// One rank.
+fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec<Row>> {
+    let device = Device::gpu(communicator.local_rank())?;
+    let stream = Stream::new(&device)?;
+    let clock = RankClock::new(communicator, &device, &stream, options.rounds)?;
+    let nccl = Nccl::new(communicator)?;
+    let library = CublasLt::new(&device)?;
+    let shapes = options.mlp.iter().map(|name| shape(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let (count, rank) = (u64::from(communicator.ranks()), u64::from(communicator.rank()));
+    // Room for the messages of the largest: its summands in whole tiles, from every rank and twice, as packets at most.
+    let most = shapes.iter().map(|[m, _, k]| m.next_multiple_of(64) * k.next_multiple_of(256)).max().unwrap_or(0);
+    communicator.set_message_memory(((1 << 20) + 8 * most * count) as usize)?;
+    let mut rows = Vec::new();
+    for [m, h, k] in shapes {
+        ensure!(h.is_multiple_of(count), "H {h} cannot be divided among {count} ranks");
+        let share = h / count;
+        let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
+        let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
+        let new = |columns| device.zeros::<bf16>([m, columns]);
+        let (mut ours, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?);
+        let (mut hidden, mut product, mut theirs) = (new(share)?, new(k)?, new(k)?);
+        // The first call of NCCL sets up what a capture does not allow.
+        nccl.all_reduce(&stream, &part, &mut sequential)?;
+
+        let asked = PlanOptions::new().communicator(communicator.clone());
+        let fused = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked)?;
+        let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
+        let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
+        let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
+        gemm.launch_on(&stream)?;
+        let mut first = Product::new(&library, &x, &up, &hidden, Epilogue::Gelu)?;
+        let mut second = Product::new(&library, &hidden, &down, &product, Epilogue::None)?;
+        first.choose(&stream, |first| first.launch(&stream, &x, &up, &mut hidden))?;
+        second.choose(&stream, |second| second.launch(&stream, &hidden, &down, &mut product))?;
+        let products = CudaGraph::capture(&stream, |_| {
+            first.launch(&stream, &x, &up, &mut hidden)?;
+            second.launch(&stream, &hidden, &down, &mut product)
+        })?;
+        let peer = CudaGraph::capture(&stream, |_| {
+            first.launch(&stream, &x, &up, &mut hidden)?;
+            second.launch(&stream, &hidden, &down, &mut product)?;
+            nccl.all_reduce(&stream, &product, &mut theirs)
+        })?;
+        let behind = CudaGraph::capture(&stream, |stream| {
+            gemm.launch_on(stream)?;
+            nccl.all_reduce(stream, &part, &mut sequential)
+        })?;
+        let times = clock.measure(&mut [
+            &mut || Ok(all.launch_on(&stream)?),
+            &mut || Ok(gemm.launch_on(&stream)?),
+            &mut || Ok(behind.launch(&stream)?),
+            &mut || Ok(peer.launch(&stream)?),
+            &mut || Ok(products.launch(&stream)?),
+        ])?;
+        fused.check()?;
+        apart.check()?;
+        agree(&ours, &theirs, ROUNDED)?;
+        agree(&sequential, &theirs, ROUNDED)?;
+        let [all, gemm, behind, peer, products] = [times[0], times[1], times[2], times[3], times[4]];
+        let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
+        eprintln!("{case}: {}", fused.graph());
+        let row = |metric, ours, of, theirs| Row::against("overlap", &case, metric, ours, of, theirs);
+        rows.push(row("T_all", all, "cuBLASLt, then NCCL", peer));
+        rows.push(row("T_seq", behind, "cuBLASLt, then NCCL", peer));
+        rows.push(row("T_gemm", gemm, "cuBLASLt", products));
+        let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));
+        let hidden = left.with(whole, |left, whole| 1.0 - left / whole);
+        if let Some(folder) = &options.traces {
+            fused.profile(true)?;
+            let bound = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
+            // All ranks launch, and each has a folder of its own.
+            let folder = folder.join(format!("rank{rank}"));
+            benches::write_traces(&fused, &stream, &folder, &case, || Ok(bound.launch_on(&stream)?))?;
+        }
+        rows.push(Row { unit: "1", ..Row::without_peer("overlap", &case, "E_own", hidden) });
+    }
+    Ok(rows)
+}

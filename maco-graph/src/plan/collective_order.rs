@@ -1,0 +1,72 @@
+//! Where tasks that ranks exchange tiles in stand in the lists: behind the tasks that make the tiles, not behind all of their call, so that what is exchanged travels while
+//! the rest is computed.
+//!
+//! All ranks have the same lists, so their tasks of one tile come at about the same time. Lists that the planner makes by costs, and lists with drains, stay as they are.
+
+use super::events::Events;
+use super::{Lists, Options, PlannedCall};
+use crate::ir::Graph;
+use crate::spec::TaskKind;
+
+/// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. That one may still store its tile when its worker goes on, if it is a
+/// product: then one more task of the worker comes between. And one more between a task that sends a tile and the one that receives it.
+pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, lists: Lists) -> Lists {
+    let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
+    if !(0..calls.len() as u32).any(is_collective) || !lists.drains.is_empty() || !lists.positions.is_empty() {
+        return lists;
+    }
+    let mut worker = vec![0; events.tasks.len()];
+    for list in 0..options.workers {
+        for &task in lists.of(list as usize) {
+            worker[task as usize] = list;
+        }
+    }
+    // When each task comes, as the number of the task that it follows; and the last task of each counter, and of those whose rows a call's data name.
+    let mut comes: Vec<u32> = (0..events.tasks.len() as u32).collect();
+    let mut last: Vec<Option<u32>> = vec![None; events.counters as usize];
+    let mut named = vec![None; calls.len()];
+    // Tiles that wait for each task.
+    let mut followers = vec![0; events.tasks.len()];
+    for task in 0..events.tasks.len() {
+        let node = &events.tasks[task];
+        let later = |one: &u32, other: &u32| (comes[*one as usize], one).cmp(&(comes[*other as usize], other));
+        if calls[node.call as usize].tasks.start as usize == task {
+            let counters = events.named.iter().filter(|wait| wait.call == node.call).flat_map(|wait| wait.counters.clone());
+            named[node.call as usize] = counters.filter_map(|counter| last[counter as usize]).max_by(later);
+        }
+        let waits = &events.waits[node.first_wait as usize..][..usize::from(node.waits)];
+        let before = waits.iter().filter_map(|wait| last[wait.counter as usize]).chain(named[node.call as usize]);
+        if let Some(producer) = before.max_by(later) {
+            let behind = comes[producer as usize];
+            if is_collective(node.call) {
+                let kind = graph.calls[events.tasks[producer as usize].call as usize].task.kind;
+                let stores = matches!(kind, TaskKind::Gemm { .. });
+                let rounds = u32::from(stores) + node.part;
+                comes[task] = behind + rounds * options.workers;
+                worker[task] = match node.part {
+                    0 => {
+                        let nth = followers[producer as usize];
+                        followers[producer as usize] += 1;
+                        (worker[producer as usize] + nth) % options.workers
+                    }
+                    _ => worker[task - 1],
+                };
+            } else {
+                comes[task] = comes[task].max(behind);
+            }
+        }
+        for &counter in &events.signals[node.first_signal as usize..][..usize::from(node.signals)] {
+            let last = &mut last[counter as usize];
+            *last = Some(last.map_or(task as u32, |other| if comes[other as usize] > comes[task] { other } else { task as u32 }));
+        }
+    }
+    let mut order: Vec<u32> = (0..events.tasks.len() as u32).collect();
+    order.sort_by_key(|&task| (comes[task as usize], task));
+    let mut own = vec![Vec::new(); options.workers as usize];
+    let mut positions = vec![0; order.len()];
+    for (place, &task) in (0..).zip(&order) {
+        positions[task as usize] = place;
+        own[worker[task as usize] as usize].push(task);
+    }
+    Lists::of_workers(own, lists.drains, positions)
+}

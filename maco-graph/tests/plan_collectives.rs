@@ -1,0 +1,122 @@
+//! Tasks that ranks exchange tiles in stand behind the tasks that make the tiles.
+mod plan_graphs;
+
+use maco_graph::ir::{Graph, TensorKind};
+use maco_graph::plan::{Options, Plan, Schedule, plan};
+use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec};
+use plan_graphs::{ADD, Build, GEMM, axis, task, tensor};
+
+/// As `all_reduce` of the library, with one tile.
+static LARGE: TaskSpec = TaskSpec {
+    kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
+    ..task(
+        "all_reduce",
+        &[axis("i", &[64]), axis("j", &[256])],
+        &[tensor("part", Access::Read, &[Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])],
+    )
+};
+
+/// A product of 4 × 8 tiles, or a sum of tiles, its all-reduce, and a sum of what comes.
+fn layer(product: bool, drain: bool) -> Graph {
+    let mut build = Build::default();
+    let (x, w) = (build.input("x", &[512, 64]), build.input("w", &[2048, 64]));
+    let other = build.input("other", &[512, 2048]);
+    let (part, sum) = (build.temp("part", &[512, 2048]), build.temp("sum", &[512, 2048]));
+    let y = build.tensor("y", TensorKind::Out, &[512, 2048]);
+    if product {
+        build.call(&GEMM, &[x, w, part]);
+    } else {
+        build.call(&LARGE, &[other, part]);
+    }
+    build.call(&LARGE, &[part, sum]);
+    build.0.calls[1].drain = drain;
+    build.call(&ADD, &[sum, other, y]);
+    build.0
+}
+
+/// The last task that `task` waits for, by its place in the order of all.
+fn producer(plan: &Plan, task: u32) -> u32 {
+    let place = |task: u32| plan.lists.positions[task as usize];
+    let fills = |&other: &u32| plan.waits_of(task).iter().any(|wait| plan.signals_of(other).contains(&wait.counter));
+    (0..plan.tasks.len() as u32).filter(fills).max_by_key(|&other| place(other)).unwrap()
+}
+
+fn home(plan: &Plan, task: u32) -> (usize, usize) {
+    (0..plan.workers as usize).find_map(|worker| Some((worker, plan.lists.of(worker).iter().position(|&own| own == task)?))).unwrap()
+}
+
+#[test]
+fn tasks_of_a_collective_follow_the_producers_of_their_tiles() {
+    for (product, between) in [(true, 1), (false, 0)] {
+        let planned = plan(layer(product, false), &Options::new(7)).unwrap();
+        // Tiles of 32 KiB: half of the tasks send, half receive.
+        let own = &planned.calls[1].tasks;
+        assert_eq!((planned.calls[1].parts, own.len()), (2, 2 * 8 * 8));
+        for task in own.clone() {
+            let (worker, at) = home(&planned, task);
+            let (of, producer) = home(&planned, producer(&planned, task));
+            // Of two tiles that wait for one task the second is beside it.
+            assert!(worker == of || product && worker == (of + 1) % 7, "{task}");
+            if worker != of {
+                continue;
+            }
+            // Between the two are other tasks of collectives, and one that is none, or two before a task that receives, unless there are no more.
+            let between = if product { between + planned.tasks[task as usize].part as usize } else { 0 };
+            let behind = &planned.lists.of(worker)[producer + 1..at];
+            let others = behind.iter().filter(|task| product && planned.calls[0].tasks.contains(task)).count();
+            let left =
+                planned.lists.of(worker)[producer + 1..].iter().filter(|task| product && planned.calls[0].tasks.contains(task)).count();
+            assert_eq!(others, left.min(between), "{task}: {behind:?}");
+        }
+        // Each worker begins to exchange before the last product.
+        if product {
+            let last = planned.calls[0].tasks.clone().map(|task| planned.lists.positions[task as usize]).max().unwrap();
+            assert!(own.clone().filter(|&task| planned.lists.positions[task as usize] < last).count() > own.len() / 2);
+        }
+    }
+}
+
+/// Rows that all wait for one task are exchanged at the same time.
+#[test]
+fn tasks_that_wait_for_one_are_on_several_workers() {
+    static ROWS: TaskSpec = TaskSpec {
+        kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
+        ..task(
+            "rows",
+            &[axis("i", &[1])],
+            &[tensor("part", Access::Read, &[Index::Tile(0), Index::All]), tensor("y", Access::Write, &[Index::Tile(0), Index::All])],
+        )
+    };
+    let mut build = Build::default();
+    let (x, w) = (build.input("x", &[6, 64]), build.input("w", &[128, 64]));
+    let part = build.temp("part", &[6, 128]);
+    let y = build.tensor("y", TensorKind::Out, &[6, 128]);
+    build.call(&GEMM, &[x, w, part]);
+    build.call(&ROWS, &[part, y]);
+    let planned = plan(build.0, &Options::new(7)).unwrap();
+    let mut workers: Vec<usize> = planned.calls[1].tasks.clone().map(|task| home(&planned, task).0).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    assert_eq!(workers.len(), 6);
+}
+
+/// What travels long enough goes in large tiles, what is small in many.
+#[test]
+fn tiles_of_collectives_are_chosen_by_what_they_cost() {
+    static ALL_REDUCE: TaskSpec = TaskSpec { axes: &[axis("i", &[8, 64]), axis("j", &[64, 256])], ..LARGE };
+    for (shape, tile) in [([8192, 8192], [64, 256]), ([8, 4096], [8, 64]), ([1, 8192], [8, 64])] {
+        let mut build = Build::default();
+        let x = build.input("x", &shape);
+        let y = build.tensor("y", TensorKind::Out, &shape);
+        build.call(&ALL_REDUCE, &[x, y]);
+        let planned = plan(build.0, &Options::new(132)).unwrap();
+        assert_eq!(planned.calls[0].tile, tile, "{shape:?}");
+    }
+}
+
+#[test]
+fn other_lists_stay_in_the_order_of_calls() {
+    assert!(plan(layer(true, true), &Options::new(7)).unwrap().lists.positions.is_empty());
+    let tickets = plan(layer(true, false), &Options { schedule: Schedule::Tickets, ..Options::new(7) }).unwrap();
+    assert!(tickets.lists.positions.is_empty() && tickets.lists.order.is_sorted());
+}
