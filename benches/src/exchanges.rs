@@ -64,7 +64,24 @@ pub fn alone_narrow(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
     }
 }
 
-/// A tile, then its sum over all ranks with the residual and the RMSNorm of both, then the next tile.
+/// y = by · x, row by row.
+#[maco::task(tile(i = 1))]
+pub fn scaled_row(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, N>, #[write(i, ..)] y: Tensor<bf16, M, N>, by: f32) {
+    cta.zip(x, y, |v| v * by);
+}
+
+/// [`alone`], row by row.
+#[maco::megakernel]
+pub fn rows_alone(x: In<bf16, M, N>, y: Out<bf16, M, N>, by: f32) {
+    let mut h = x;
+    for step in 0..STEPS {
+        let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
+        scaled_row(h, next, by);
+        h = next;
+    }
+}
+
+/// A row, then its sum over all ranks with the residual and the RMSNorm of both, then the next row.
 #[maco::megakernel]
 pub fn normed(
     #[shard(0)] x: In<bf16, M, N>,
@@ -78,7 +95,7 @@ pub fn normed(
     let mut before = residual;
     for step in 0..STEPS {
         let part = temp::<bf16, M, N>().partial(Sum);
-        scaled(h, part, by);
+        scaled_row(h, part, by);
         let sum = if step + 1 == STEPS { sums } else { temp::<bf16, M, N>() };
         let next = if step + 1 == STEPS { y } else { temp::<bf16, M, N>() };
         all_reduce_add_rmsnorm(part, before, weight, sum, next, 1e-6);

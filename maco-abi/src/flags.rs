@@ -64,6 +64,9 @@ impl BitOrAssign for Flags {
 pub const STAGED: Flags = Flags(1 << 0);
 /// A later task may read by TMA what the consumers store, so the writer needs a proxy fence.
 pub const READ_BY_TMA: Flags = Flags(1 << 1);
+/// A GEMM whose tiles an all-reduce exchanges: the store warp sends them to the other ranks, too. A [`crate::PushedTiles`] has the last of the call's
+/// [`crate::OPERANDS`] entries.
+pub const PUSHED_TILES: Flags = Flags(1 << 2);
 /// The task has one signal, a store of 1 ([`crate::Signal::single_producer`]), so that it is idempotent. Consumers and store warp may both send it.
 pub const IDEMPOTENT_SIGNAL: Flags = Flags(1 << 4);
 /// Early start. The body of a SIMT task begins when the task is posted, and waits for its inputs itself.
@@ -95,9 +98,10 @@ pub const ELEMENTWISE_PROLOGUE: Flags = Flags(1 << 15);
 mod tests {
     use super::*;
 
-    const ALL: [Flags; 14] = [
+    const ALL: [Flags; 15] = [
         STAGED,
         READ_BY_TMA,
+        PUSHED_TILES,
         IDEMPOTENT_SIGNAL,
         EARLY_START,
         CONSUMERS_POLL,

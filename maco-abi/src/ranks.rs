@@ -55,6 +55,98 @@ pub struct Messages {
     pub sources: u32,
 }
 
+/// What one task of a tile does that ranks exchange with signals: the tile has two of them, or three of an all-reduce in two steps, a [`crate::Part`] each.
+///
+/// In two steps (two-shot) a rank owns the tile. All others send it theirs, it adds them up and sends the result: of R ranks each sends and receives 2 (R - 1) / R tiles for each
+/// tile instead of R - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeTask {
+    /// Of two: sends the tile to all that need it.
+    Send,
+    /// Of two: receives those of the others and makes the result.
+    Receive,
+    /// Of three: sends the tile to its owner.
+    SendToOwner,
+    /// Of three: the owner receives the tiles of all, makes the result and sends it.
+    Reduce,
+    /// Of three: the others receive the result.
+    ReceiveResult,
+}
+
+impl ExchangeTask {
+    /// How many tasks a tile has, in one step and in two.
+    pub const ONE_SHOT: u32 = 2;
+    /// See [`ExchangeTask::ONE_SHOT`].
+    pub const TWO_SHOT: u32 = 3;
+
+    /// Task `part` of `parts`.
+    pub const fn of(part: u32, parts: u32) -> ExchangeTask {
+        match (part, parts) {
+            (0, Self::TWO_SHOT) => ExchangeTask::SendToOwner,
+            (1, Self::TWO_SHOT) => ExchangeTask::Reduce,
+            (_, Self::TWO_SHOT) => ExchangeTask::ReceiveResult,
+            (0, _) => ExchangeTask::Send,
+            _ => ExchangeTask::Receive,
+        }
+    }
+}
+
+/// Which of `ranks` ranks owns tile `tile`: in turn, so that tiles that are made at the same time have all of them.
+pub const fn owner(tile: u32, ranks: u32) -> u32 {
+    tile % ranks
+}
+
+/// What the tasks of a GEMM know of the all-reduce whose tiles they send: 32 bytes, in the last of the GEMM's [`crate::OPERANDS`] places
+/// ([`crate::PUSHED_TILES`]). A tile of the GEMM is one or several tiles of the all-reduce, whose messages are rows of tiles.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushedTiles {
+    /// As [`Messages::offset`].
+    pub offset: u64,
+    /// As [`Messages::bytes`].
+    pub bytes: u32,
+    /// As [`Messages::tiles`].
+    pub tiles: u32,
+    /// Tiles along the second grid axis, of two.
+    pub along: u32,
+    /// As [`Messages::sources`].
+    pub sources: u16,
+    /// 1 if tiles go to their [owners](owner) alone, 0 if they go to all ranks.
+    pub to_owner: u16,
+    /// The first of two times as many tensor maps as there are ranks, by parity of the launch and by rank: this rank's messages of all tiles in the memory of that rank, one
+    /// behind the other.
+    pub map: u32,
+    /// Rows of a tile.
+    pub rows: u16,
+    /// Columns of a tile.
+    pub cols: u16,
+}
+
+impl PushedTiles {
+    /// Those whose messages are `messages`, of a grid of two axes; a tile has `rows` × `cols` elements. `to_owner`: an all-reduce in two steps.
+    pub const fn new(messages: Messages, map: u32, [rows, cols]: [u16; 2], to_owner: bool) -> PushedTiles {
+        let Messages { offset, bytes, tiles, grid: [along, _], sources, .. } = messages;
+        PushedTiles { offset, bytes, tiles, along, sources: sources as u16, to_owner: to_owner as u16, map, rows, cols }
+    }
+
+    /// Whether tile `tile` goes to rank `to`, another one of `ranks`.
+    pub const fn goes_to(self, tile: u32, to: u32, ranks: u32) -> bool {
+        self.to_owner == 0 || owner(tile, ranks) == to
+    }
+
+    /// Their messages, for who sends them.
+    pub const fn messages(self) -> Messages {
+        let PushedTiles { offset, bytes, tiles, along, sources, .. } = self;
+        Messages { offset, bytes, tiles, grid: [along, 1], first: 0, sources: sources as u32 }
+    }
+
+    /// The tile with this element of the result, and where in the tile it is.
+    pub const fn place(self, [row, col]: [u32; 2]) -> (u32, [u32; 2]) {
+        let (down, right) = (row / self.rows as u32, col / self.cols as u32);
+        (down * self.along + right, [row - down * self.rows as u32, col - right * self.cols as u32])
+    }
+}
+
 /// What a rank counts of messages that nobody answers, for each peer and tile. Those that all answer are numbered by their launch and need no counts: the signals of large
 /// ones are in the first two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +221,7 @@ const _: () = {
     assert!(size_of::<Ranks>() == 32);
     assert!(size_of::<Fifo>() == 32);
     assert!(size_of::<Messages>() == 32);
+    assert!(size_of::<PushedTiles>() == 32);
 };
 
 #[cfg(test)]
@@ -190,6 +283,39 @@ mod tests {
             }
             prop_assert_eq!(next, messages.tiles);
         }
+    }
+
+    #[test]
+    fn elements_are_found_in_tiles() {
+        let messages = Messages { offset: 128, bytes: 64 * 256 * 2, tiles: 6, grid: [3, 1], first: 7, sources: 2 };
+        let pushed = PushedTiles::new(messages, 5, [64, 256], false);
+        assert_eq!(pushed.messages(), Messages { first: 0, ..messages });
+        for row in 0..128 {
+            for col in 0..768 {
+                let (tile, [down, right]) = pushed.place([row, col]);
+                assert_eq!(tile, messages.tile([row / 64, col / 256, 0]));
+                assert_eq!([down, right], [row % 64, col % 256]);
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_of_a_tile_are_parts() {
+        use ExchangeTask::*;
+        assert_eq!([0, 1].map(|part| ExchangeTask::of(part, ExchangeTask::ONE_SHOT)), [Send, Receive]);
+        assert_eq!([0, 1, 2].map(|part| ExchangeTask::of(part, ExchangeTask::TWO_SHOT)), [SendToOwner, Reduce, ReceiveResult]);
+    }
+
+    /// Each tile goes to one rank, and all ranks own as many, or to all.
+    #[test]
+    fn tiles_have_owners() {
+        let messages = Messages { tiles: 24, sources: 3, ..Messages::default() };
+        let [to_all, to_owner] = [false, true].map(|to_owner| PushedTiles::new(messages, 0, [64, 256], to_owner));
+        for tile in 0..24 {
+            assert!((0..3).all(|to| to_all.goes_to(tile, to, 3)));
+            assert_eq!((0..3).filter(|&to| to_owner.goes_to(tile, to, 3)).collect::<Vec<_>>(), [owner(tile, 3)]);
+        }
+        assert!((0..3).all(|rank| (0..24).filter(|&tile| owner(tile, 3) == rank).count() == 8));
     }
 
     #[test]

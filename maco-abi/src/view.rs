@@ -1,6 +1,6 @@
 //! The table of views: views of tensors in memory, and records of prologues and messages in place of a call's last one; tensor maps.
 
-use crate::ranks::Messages;
+use crate::ranks::{Messages, PushedTiles};
 
 /// Index into [`crate::Launch::maps`], with what the loader has to know of the tensor; or none.
 #[repr(transparent)]
@@ -126,8 +126,8 @@ pub struct ElementwisePrologue {
     pub instance: u32,
 }
 
-/// An entry of the table of views, 32 bytes: a [`View`], or in the last of a call's [`crate::OPERANDS`] places the record of its prologue or of its messages. The
-/// descriptor's flags say which prologue; the body of a collective knows that it is one.
+/// An entry of the table of views, 32 bytes: a [`View`], or in the last of a call's [`crate::OPERANDS`] places the record of its prologue, of its messages, or of those
+/// that it sends for an all-reduce. The descriptor's flags say which; the body of a collective knows that it is one.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewEntry([u32; 8]);
@@ -138,6 +138,10 @@ const fn low(address: u64) -> u32 {
 
 const fn high(address: u64) -> u32 {
     (address >> 32) as u32
+}
+
+const fn halves(low: u16, high: u16) -> u32 {
+    low as u32 | (high as u32) << 16
 }
 
 const fn address(low: u32, high: u32) -> u64 {
@@ -168,6 +172,12 @@ impl ViewEntry {
     pub const fn messages(messages: Messages) -> ViewEntry {
         let Messages { offset, bytes, tiles, grid: [second, third], first, sources } = messages;
         ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, sources])
+    }
+
+    /// Of tiles that a GEMM sends.
+    pub const fn pushed(pushed: PushedTiles) -> ViewEntry {
+        let PushedTiles { offset, bytes, tiles, along, sources, to_owner, map, rows, cols } = pushed;
+        ViewEntry([low(offset), high(offset), bytes, tiles, along, halves(sources, to_owner), map, halves(rows, cols)])
     }
 
     /// From its words.
@@ -203,6 +213,13 @@ impl ViewEntry {
     pub const fn as_messages(self) -> Messages {
         let [low, high, bytes, tiles, second, third, first, sources] = self.0;
         Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources }
+    }
+
+    /// The tiles that it is of, which a GEMM sends.
+    pub const fn as_pushed(self) -> PushedTiles {
+        let [low, high, bytes, tiles, along, way, map, tile] = self.0;
+        let (sources, to_owner, rows, cols) = (way as u16, (way >> 16) as u16, tile as u16, (tile >> 16) as u16);
+        PushedTiles { offset: address(low, high), bytes, tiles, along, sources, to_owner, map, rows, cols }
     }
 }
 
@@ -270,6 +287,7 @@ mod tests {
             prop_assert_eq!((ViewEntry::rmsnorm(entry.as_rmsnorm()), words(&entry.as_rmsnorm())), (entry, all));
             prop_assert_eq!((ViewEntry::elementwise(entry.as_elementwise()), words(&entry.as_elementwise())), (entry, all));
             prop_assert_eq!((ViewEntry::messages(entry.as_messages()), words(&entry.as_messages())), (entry, all));
+            prop_assert_eq!((ViewEntry::pushed(entry.as_pushed()), words(&entry.as_pushed())), (entry, all));
         }
 
         #[test]

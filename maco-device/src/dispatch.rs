@@ -25,6 +25,8 @@ pub trait Callable {
     const ELEMENTWISE: u128 = 0;
     /// The instances that are GEMVs and nothing else, which may have such a task as an elementwise prologue.
     const GEMVS: u128 = 0;
+    /// Whether ranks exchange tiles in it: then its GEMMs may send theirs, which no other kernel has in its code.
+    const COLLECTIVES: bool = false;
     /// What of its instances' code is the same.
     const INSTANCES: Instances = Instances::NONE;
     /// Whether it is a task or a graph, and not what stands for a function that is neither.

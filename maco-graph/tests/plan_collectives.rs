@@ -2,9 +2,9 @@
 mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
-use maco_graph::plan::{Options, Plan, Schedule, plan};
+use maco_graph::plan::{CallShape, Defect, Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec};
-use plan_graphs::{ADD, Build, GEMM, axis, task, tensor};
+use plan_graphs::{ADD, Build, STAGED_GEMM, axis, task, tensor};
 
 /// As `all_reduce` of the library, with one tile.
 static LARGE: TaskSpec = TaskSpec {
@@ -24,7 +24,7 @@ fn layer(product: bool, drain: bool) -> Graph {
     let (part, sum) = (build.temp("part", &[512, 2048]), build.temp("sum", &[512, 2048]));
     let y = build.tensor("y", TensorKind::Out, &[512, 2048]);
     if product {
-        build.call(&GEMM, &[x, w, part]);
+        build.call(&STAGED_GEMM, &[x, w, part]);
     } else {
         build.call(&LARGE, &[other, part]);
     }
@@ -91,7 +91,7 @@ fn tasks_that_wait_for_one_are_on_several_workers() {
     let (x, w) = (build.input("x", &[6, 64]), build.input("w", &[128, 64]));
     let part = build.temp("part", &[6, 128]);
     let y = build.tensor("y", TensorKind::Out, &[6, 128]);
-    build.call(&GEMM, &[x, w, part]);
+    build.call(&STAGED_GEMM, &[x, w, part]);
     build.call(&ROWS, &[part, y]);
     let planned = plan(build.0, &Options::new(7)).unwrap();
     let mut workers: Vec<usize> = planned.calls[1].tasks.clone().map(|task| home(&planned, task).0).collect();
@@ -119,4 +119,110 @@ fn other_lists_stay_in_the_order_of_calls() {
     assert!(plan(layer(true, true), &Options::new(7)).unwrap().lists.positions.is_empty());
     let tickets = plan(layer(true, false), &Options { schedule: Schedule::Tickets, ..Options::new(7) }).unwrap();
     assert!(tickets.lists.positions.is_empty() && tickets.lists.order.is_sorted());
+}
+
+fn pushing() -> Options {
+    let tile = |call, rows, cols| CallShape { call, tile: Some(vec![rows, cols]), ..CallShape::default() };
+    Options { push_tiles: true, split_k: false, shapes: vec![tile(0, 128, 256)], ..Options::new(7) }
+}
+
+/// A product whose tiles are whole ones of the all-reduce sends them; then that has one task for each, which receives, behind one more task of the worker.
+#[test]
+fn products_send_the_tiles_of_an_all_reduce() {
+    for schedule in [Schedule::Static, Schedule::Tickets] {
+        let planned = plan(layer(true, false), &Options { schedule, ..pushing() }).unwrap();
+        assert_eq!((planned.calls[1].pushed_by, planned.pushes(0)), (Some(0), Some(1)));
+        assert_eq!((planned.calls[1].parts, planned.calls[1].tasks.len()), (1, 8 * 8));
+        assert!(planned.to_string().contains("one-shot, sent by #0") && planned.dot().contains("sent by #0") && planned.json().contains("pushed_by"));
+    }
+    let planned = plan(layer(true, false), &pushing()).unwrap();
+    for task in planned.calls[1].tasks.clone() {
+        let ((worker, at), (of, made)) = (home(&planned, task), home(&planned, producer(&planned, task)));
+        let products = |tasks: &[u32]| tasks.iter().filter(|task| planned.calls[0].tasks.contains(task)).count();
+        let list = planned.lists.of(worker);
+        if worker == of {
+            assert_eq!(products(&list[made + 1..at]), products(&list[made + 1..]).min(2), "{task}");
+        }
+    }
+}
+
+/// What does not fit is sent by tasks.
+#[test]
+fn tiles_are_not_sent_by_products_that_do_not_make_them_whole() {
+    let sent = |graph: Graph, options: &Options| {
+        let planned = plan(graph, options).unwrap();
+        let sent = planned.calls.iter().find_map(|call| call.pushed_by);
+        assert_eq!(planned.calls.last().map(|call| call.parts == 2), Some(sent.is_none()));
+        sent
+    };
+    let of = |rows: u64, columns: u64, between: fn(&mut Build, [u32; 2])| {
+        let mut build = Build::default();
+        let (x, w) = (build.input("x", &[rows, 256]), build.input("w", &[columns, 256]));
+        let (part, sum) = (build.temp("part", &[rows, columns]), build.tensor("sum", TensorKind::Out, &[rows, columns]));
+        build.call(&STAGED_GEMM, &[x, w, part]);
+        between(&mut build, [part, sum]);
+        build.call(&LARGE, &[part, sum]);
+        build.0
+    };
+    let nothing: fn(&mut Build, [u32; 2]) = |_, _| {};
+    // Whole tiles of columns; rows may end in a tile.
+    assert_eq!(sent(of(200, 512, nothing), &pushing()), Some(0));
+    assert_eq!(sent(of(64, 256, nothing), &pushing()), Some(0));
+    assert_eq!(sent(of(200, 520, nothing), &pushing()), None);
+    assert_eq!(sent(of(63, 512, nothing), &pushing()), None);
+    // Only where they are asked for.
+    assert_eq!(sent(of(200, 512, nothing), &Options { push_tiles: false, ..pushing() }), None);
+    // Other tiles: of half as many columns, or split.
+    let mut narrow = pushing();
+    narrow.shapes[0].tile = Some(vec![128, 128]);
+    assert_eq!(sent(of(256, 512, nothing), &narrow), None);
+    let mut split = pushing();
+    split.shapes[0].split = Some(2);
+    assert_eq!(sent(of(256, 512, nothing), &split), None);
+    // Another writer between.
+    assert_eq!(sent(of(256, 512, |build, [part, sum]| _ = build.call(&LARGE, &[sum, part])), &pushing()), None);
+    // Two all-reduces of one product: it sends for the first.
+    let both = plan(
+        of(256, 512, |build, [part, _]| {
+            let y = build.temp("y", &[256, 512]);
+            build.call(&LARGE, &[part, y]);
+        }),
+        &pushing(),
+    );
+    let both = both.unwrap();
+    assert_eq!([1, 2].map(|call| (both.calls[call].pushed_by, both.calls[call].parts)), [(Some(0), 1), (None, 2)]);
+}
+
+#[test]
+fn the_verifier_knows_who_may_send() {
+    let planned = plan(layer(true, false), &pushing()).unwrap();
+    let defect = |spoil: &dyn Fn(&mut Plan)| {
+        let mut plan = planned.clone();
+        spoil(&mut plan);
+        plan.verify()
+    };
+    let wrong = |call| Err(Defect::PushedTiles { call });
+    assert_eq!(defect(&|_| ()), Ok(()));
+    assert_eq!(defect(&|plan| plan.calls[2].pushed_by = Some(0)), wrong(2));
+    assert_eq!(defect(&|plan| plan.calls[1].pushed_by = Some(2)), wrong(1));
+    assert_eq!(defect(&|plan| plan.graph.calls[0].operands[2].tensor = plan.graph.calls[2].operands[2].tensor), wrong(1));
+}
+
+/// An all-reduce in two steps has one task more for each tile, of which products take the first.
+#[test]
+fn owners_add_up_in_a_task_of_their_own() {
+    use maco_abi::ExchangeTask::{Reduce, ReceiveResult, SendToOwner};
+    for (push_tiles, tasks) in [(false, vec![SendToOwner, Reduce, ReceiveResult]), (true, vec![Reduce, ReceiveResult])] {
+        let planned = plan(layer(true, false), &Options { two_shot: true, push_tiles, ..pushing() }).unwrap();
+        let call = &planned.calls[1];
+        assert_eq!((call.pushed_by.is_some(), call.tasks.len()), (push_tiles, tasks.len() * 8 * 8));
+        for (n, task) in call.tasks.clone().enumerate() {
+            let part = planned.tasks[task as usize].part;
+            assert_eq!((part as usize, call.exchange_task(part)), (n % tasks.len(), Some(tasks[n % tasks.len()])));
+            // Between them the worker has another task.
+            let (worker, at) = home(&planned, task);
+            assert_eq!(part > 0, planned.lists.of(worker)[..at].contains(&(task - 1)));
+        }
+        assert!(planned.to_string().contains("two-shot"));
+    }
 }

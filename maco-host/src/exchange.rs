@@ -10,7 +10,7 @@ use crate::channel::{Service, SymmetricMemory};
 use crate::device::Device;
 use crate::error::Error;
 use crate::gpu::RankTable;
-use crate::lower::PlanMessages;
+use crate::lower::{MessagePlaces, PlanMessages};
 
 /// Bytes of each rank's symmetric memory for the messages of all plans, unless it is set.
 pub(crate) const MESSAGE_MEMORY: usize = 64 << 20;
@@ -91,14 +91,14 @@ pub(crate) struct Exchange {
     /// Of port channels. It ends before the block is given back.
     proxy: Option<Mutex<Service>>,
     table: Table,
+    /// Where this process has the symmetric memory of each rank.
+    bases: Box<[u64]>,
 }
 
 /// What device code reads, where it can.
 #[derive(Debug)]
 enum Table {
     Host {
-        /// What the table points to.
-        _bases: Box<[u64]>,
         missing: Box<[AtomicU32]>,
         _fifo: Option<Box<Fifo>>,
         table: Box<Ranks>,
@@ -138,10 +138,10 @@ impl Exchange {
                 let fifo = fifo.map(Box::new);
                 let at = fifo.as_ref().map_or(0, |fifo| &raw const **fifo as u64);
                 let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64, fifo: at });
-                Table::Host { _bases: bases, missing, _fifo: fifo, table }
+                Table::Host { missing, _fifo: fifo, table }
             }
         };
-        Ok(Exchange { group: group.clone(), shared, block: Some(block), proxy: proxy.map(Mutex::new), table })
+        Ok(Exchange { group: group.clone(), shared, block: Some(block), proxy: proxy.map(Mutex::new), table, bases })
     }
 
     /// [`maco_abi::Launch::ranks`].
@@ -152,9 +152,9 @@ impl Exchange {
         }
     }
 
-    /// Where the messages begin in the symmetric memory.
-    pub(crate) fn offset(&self) -> u64 {
-        self.block.as_ref().map_or(0, |block| block.offset() as u64)
+    /// Where the messages are.
+    pub(crate) fn places(&self) -> MessagePlaces<'_> {
+        MessagePlaces { rank: self.group.rank(), bases: &self.bases, offset: self.block.as_ref().map_or(0, |block| block.offset() as u64) }
     }
 
     /// For each tile the rank, plus 1, whose message it has waited for in vain; 0 for none. The launch has ended.

@@ -12,6 +12,18 @@ use crate::tuning::Tuning;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 const VARIABLE: &str = "MACO_DEADLINE_SCALE";
 
+/// How large tiles of an all-reduce go, of 16 KiB and more; smaller ones go in one step. All ways have the same bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllReduce {
+    /// In one step on two ranks, in two on more.
+    #[default]
+    Automatic,
+    /// In one step: each rank sends its tile to all, and adds up those of all.
+    OneShot,
+    /// In two: each rank sends its tile to the one that owns it, which adds up those of all and sends the result.
+    TwoShot,
+}
+
 /// Options of a plan; `PlanOptions::new()` is what `plan` uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
@@ -30,6 +42,8 @@ pub struct PlanOptions {
     pub(crate) look_ahead: bool,
     pub(crate) prologues: bool,
     pub(crate) share_temps: bool,
+    pub(crate) push_tiles: bool,
+    pub(crate) all_reduce: AllReduce,
     pub(crate) communicator: Option<Communicator>,
 }
 
@@ -51,6 +65,8 @@ impl Default for PlanOptions {
             look_ahead: false,
             prologues: true,
             share_temps: true,
+            push_tiles: true,
+            all_reduce: AllReduce::Automatic,
             communicator: None,
         }
     }
@@ -170,6 +186,21 @@ impl PlanOptions {
     #[must_use]
     pub fn prologues(mut self, prologues: bool) -> PlanOptions {
         self.prologues = prologues;
+        self
+    }
+
+    /// Whether a GEMM sends its tiles to the other ranks of an all-reduce as it stores them, where its tiles fit: of 16 KiB and more, whole tiles of the all-reduce in each. On
+    /// GPUs, and in a pipelined plan. With `false` tasks of the all-reduce read them again and send them, for comparison; results have the same bits.
+    #[must_use]
+    pub fn push_tiles(mut self, push_tiles: bool) -> PlanOptions {
+        self.push_tiles = push_tiles;
+        self
+    }
+
+    /// How large tiles of an all-reduce go. For comparison: by default as many bytes are sent as must be.
+    #[must_use]
+    pub fn all_reduce(mut self, all_reduce: AllReduce) -> PlanOptions {
+        self.all_reduce = all_reduce;
         self
     }
 

@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::hang::{RankWait, task_name, tile};
-use crate::lower::{Fault, Lowered, Tables};
+use crate::lower::{Fault, Lowered, MessagePlaces, Tables};
 use crate::options::PlanOptions;
 use crate::profile::RankClock;
 use crate::signature::Signature;
@@ -179,7 +179,7 @@ impl PlanCore {
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
-        let messages = self.exchange.as_ref().map_or(0, |exchange| exchange.offset());
+        let messages = self.exchange.as_ref().map_or(MessagePlaces::default(), |exchange| exchange.places());
         let tables = self.lowered.bind(&self.plan.graph, arena, messages, &tensors, &arguments.scalars, self.staging)?;
         let scalars = arguments.scalars.clone();
         let (deadline_ns, delays, profile, fault) = (self.deadline_ns(), self.delays(), self.profile(), self.fault());

@@ -132,6 +132,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
             const WARP_TASKS: u128 = 0 #(| #p::warp_tasks::<#tasks>(#program::BASE[#index]))*;
             const ELEMENTWISE: u128 = 0 #(| #p::elementwise::<#tasks>(#program::BASE[#index]))*;
             const GEMVS: u128 = 0 #(| #p::gemvs::<#tasks>(#program::BASE[#index]))*;
+            const COLLECTIVES: bool = false #(|| <#tasks as #p::Callable>::COLLECTIVES)*;
             const INSTANCES: #p::Instances = #p::Instances::NONE
                 #(.with::<#p::Identity>(&<#tasks as #p::Callable>::INSTANCES, #program::BASE[#index], <#tasks>::SPEC.instances()))*;
             #[inline(always)]

@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 40] = [
+const PROGRAMS: [(&str, &str, &str); 41] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
@@ -53,6 +53,7 @@ const PROGRAMS: [(&str, &str, &str); 40] = [
     ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
+    ("ranks", "pushed", "gpu::halves"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
     ("skinny", "skinny", "gpu"),
     ("tasks", "elements", "gpu::"),
@@ -74,7 +75,7 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
-const SEVERAL: [(&str, &str); 3] = [("channels", "4"), ("collectives", "3"), ("lean", "3")];
+const SEVERAL: [(&str, &str); 4] = [("channels", "4"), ("collectives", "3"), ("lean", "3"), ("pushed", "3")];
 
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.

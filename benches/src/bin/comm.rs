@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use benches::exchanges::{STEPS, alone, alone_narrow, normed, summed, summed_narrow};
+use benches::exchanges::{STEPS, alone, alone_narrow, normed, rows_alone, summed, summed_narrow};
 use benches::nccl::Nccl;
 use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
@@ -118,7 +118,7 @@ fn norms(communicator: &Communicator, device: &Device, stream: &Stream, clock: &
     let plan = normed::plan_with(device, normed::Dims { M: m, N: n }, &asked)?;
     let arguments = Arguments::new().tensor(&ones).tensor(&ones).tensor(&weight).tensor_mut(&mut sums).tensor_mut(&mut y);
     let bound = plan.bind(arguments.scalar(1.0f32))?;
-    let without = alone::plan_with(device, alone::Dims { M: m, N: n }, &asked)?;
+    let without = rows_alone::plan_with(device, rows_alone::Dims { M: m, N: n }, &asked)?;
     let bound_without = without.bind(Arguments::new().tensor(&ones).scalar(1.0f32).tensor_mut(&mut apart))?;
     let times = clock.measure(&mut [&mut || Ok(bound.launch_on(stream)?), &mut || Ok(bound_without.launch_on(stream)?)])?;
     plan.check()?;

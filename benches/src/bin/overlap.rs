@@ -15,7 +15,7 @@ use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16
 
 /// Measures tensor-parallel MLPs, down · gelu(up · x), with their all-reduce: ranks are threads of this process, each with a GPU.
 ///
-/// T_all is one megakernel, the all-reduce in it. T_gemm is the same without the all-reduce. T_seq is T_gemm's and then NCCL's all-reduce, in one CUDA graph.
+/// T_all is one megakernel, the all-reduce in it; once more with tasks that send its tiles, instead of the products. T_gemm is the same without the all-reduce. T_seq is T_gemm's and then NCCL's all-reduce, in one CUDA graph.
 /// E_own = 1 - (T_all - T_gemm) / (T_seq - T_gemm): 1 is an all-reduce that is hidden, 0 one that comes behind the products. The peer is cuBLASLt, by the fastest
 /// of the algorithms that it proposes, and then NCCL, in one CUDA graph. Times are the greatest of all ranks in each round, medians of the rounds. Results are
 /// compared.
@@ -69,7 +69,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
     let (count, rank) = (u64::from(communicator.ranks()), u64::from(communicator.rank()));
     // Room for the messages of the largest: its summands in whole tiles, from every rank and twice, as packets at most.
     let most = shapes.iter().map(|[m, _, k]| m.next_multiple_of(64) * k.next_multiple_of(256)).max().unwrap_or(0);
-    communicator.set_message_memory(((1 << 20) + 8 * most * count) as usize)?;
+    communicator.set_message_memory(((1 << 20) + 2 * 8 * most * count) as usize)?;
     let mut rows = Vec::new();
     for [m, h, k] in shapes {
         ensure!(h.is_multiple_of(count), "H {h} cannot be divided among {count} ranks");
@@ -77,7 +77,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
         let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
         let new = |columns| device.zeros::<bf16>([m, columns]);
-        let (mut ours, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?);
+        let (mut ours, mut by_tasks_too, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?, new(k)?);
         let (mut hidden, mut product, mut theirs) = (new(share)?, new(k)?, new(k)?);
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
@@ -85,6 +85,8 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let asked = PlanOptions::new().communicator(communicator.clone());
         let fused = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked)?;
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
+        let by_tasks = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked.clone().push_tiles(false))?;
+        let sent = by_tasks.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_tasks_too))?;
         let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;
@@ -111,16 +113,20 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
             &mut || Ok(behind.launch(&stream)?),
             &mut || Ok(peer.launch(&stream)?),
             &mut || Ok(products.launch(&stream)?),
+            &mut || Ok(sent.launch_on(&stream)?),
         ])?;
         fused.check()?;
+        by_tasks.check()?;
         apart.check()?;
         agree(&ours, &theirs, ROUNDED)?;
+        agree(&by_tasks_too, &ours, f64::MIN_POSITIVE)?;
         agree(&sequential, &theirs, ROUNDED)?;
-        let [all, gemm, behind, peer, products] = [times[0], times[1], times[2], times[3], times[4]];
+        let [all, gemm, behind, peer, products, sent] = [times[0], times[1], times[2], times[3], times[4], times[5]];
         let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
         eprintln!("{case}: {}", fused.graph());
         let row = |metric, ours, of, theirs| Row::against("overlap", &case, metric, ours, of, theirs);
         rows.push(row("T_all", all, "cuBLASLt, then NCCL", peer));
+        rows.push(row("T_all, tasks send", sent, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_seq", behind, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_gemm", gemm, "cuBLASLt", products));
         let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));

@@ -186,6 +186,15 @@ impl TileMessages {
         true
     }
 
+    /// Whether a thread of this rank has waited in vain for one of these messages.
+    ///
+    /// The threads have met since.
+    #[inline(always)]
+    pub fn missed<S: System>(&self, system: &S) -> bool {
+        // SAFETY: the word of this tile, which threads of its tasks alone write in a launch, before they met.
+        unsafe { system.own_load(self.ranks.missing(self.messages.first + self.tile)) != 0 }
+    }
+
     /// Loads words from byte `at` of the message from rank `from` on.
     ///
     /// # Safety

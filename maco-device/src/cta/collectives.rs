@@ -29,7 +29,7 @@ pub trait Collectives: Begin {
     where
         Self::Kind: Has<Collective>,
     {
-        exchange(self, x, y, op, |_, _| EVERYONE)
+        exchange(self, x, y, op, |_, _| Flow { owned: true, ..EVERYONE })
     }
 
     /// `sum = (x of all ranks) + residual` and `y = sum / √(mean(sum²) + epsilon) · weight`, row by row: an all-reduce with the residual connection and the RMSNorm (Zhang
@@ -80,7 +80,7 @@ pub trait Collectives: Begin {
     {
         exchange(self, x, y, Only, |rank, of| {
             let to = if of == rank { Which::All } else { Which::None };
-            Flow { to, from: Which::One(of), by_plane: false, by_rank: false, one_way: false }
+            Flow { to, from: Which::One(of), by_plane: false, by_rank: false, one_way: false, owned: false }
         })
     }
 
@@ -95,7 +95,7 @@ pub trait Collectives: Begin {
     where
         Self::Kind: Has<Collective>,
     {
-        exchange(self, x, y, op, |_, _| Flow { to: Which::All, from: Which::All, by_plane: true, by_rank: false, one_way: false })
+        exchange(self, x, y, op, |_, _| Flow { to: Which::All, from: Which::All, by_plane: true, by_rank: false, one_way: false, owned: false })
     }
 
     /// Plane r of `y` is this rank's plane of the `x` of rank r: plane r of `x` goes to rank r. The first index of both is the same, one of a grid axis of tile 1, the
@@ -115,6 +115,7 @@ pub trait Collectives: Begin {
             by_plane: false,
             by_rank: true,
             one_way: false,
+            owned: false,
         })
     }
 
@@ -175,7 +176,7 @@ pub trait Collectives: Begin {
 }
 
 /// Each rank sends its tile to all, and hears them all.
-const EVERYONE: Flow = Flow { to: Which::All, from: Which::All, by_plane: false, by_rank: false, one_way: false };
+const EVERYONE: Flow = Flow { to: Which::All, from: Which::All, by_plane: false, by_rank: false, one_way: false, owned: false };
 
 impl<B: Begin> Collectives for B {}
 
@@ -212,7 +213,7 @@ fn exchange_among<B: Begin, E: Element, GX, G, P: Readable, W: Fresh, const I: u
     if let Some(consumer) = role.simt_consumer() {
         let (ranks, _) = task.ranks();
         let (to, from) = flow(ranks.rank, ranks.ranks);
-        let flow = Flow { to, from: Which::One(from), by_plane: false, by_rank: false, one_way: true };
+        let flow = Flow { to, from: Which::One(from), by_plane: false, by_rank: false, one_way: true, owned: false };
         consumer.collective(x.raw(), y, task, flow, Only);
     }
     written

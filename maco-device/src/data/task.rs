@@ -5,8 +5,8 @@ use crate::data::element::Element;
 use crate::data::split_k::SplitK;
 use crate::data::tile::Tile;
 use maco_abi::{
-    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, Messages, OPERANDS, Part, RMSNORM_PROLOGUE, Ranks,
-    RmsNormPrologue, Slot, ViewEntry,
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, Messages, OPERANDS, PUSHED_TILES, Part, PushedTiles,
+    RMSNORM_PROLOGUE, Ranks, RmsNormPrologue, Slot, ViewEntry,
 };
 
 /// Words of a descriptor.
@@ -191,6 +191,19 @@ impl Task {
         // SAFETY: as above; the plan keeps the memory of all ranks mapped while it lives.
         let view = unsafe { RankView::new(ranks.read(), self.launch_number()) };
         (view, self.entry(OPERANDS - 1).as_messages())
+    }
+
+    /// Whether the task sends its tile to other ranks: [`Task::pushed`].
+    #[inline(always)]
+    pub(crate) fn pushes(self) -> bool {
+        self.word(FLAGS) & PUSHED_TILES.mask() != 0
+    }
+
+    /// The ranks of the launch, and the tiles of an all-reduce of which this task, a GEMM that [pushes](Task::pushes), makes some. Read anew: registers through a whole body
+    /// are worth more.
+    #[inline(always)]
+    pub(crate) fn pushed(self) -> (RankView, PushedTiles) {
+        (self.ranks().0, self.entry(OPERANDS - 1).as_pushed())
     }
 
     /// The number of the launch, of which 16 bits count: those of [`maco_abi::State::left`], which all executors have still to leave.

@@ -1,7 +1,8 @@
 //! Collectives on a tile: each rank sends its part to those who need it, and makes its result of what it receives, in the order of ranks.
 //!
-//! Which rank sends what is all that a collective is here, and whether packets or data with a signal. Of the latter a tile has two tasks, of which the first one sends and the
-//! second one receives: between them the worker has other work while the tile travels. How messages are numbered, and when their places are used again,
+//! Which rank sends what is all that a collective is here, and whether packets or data with a signal. Of the latter a tile has several tasks ([`ExchangeTask`]), so that the
+//! worker has other work while the tile travels: one sends and one receives; in two steps (two-shot), one sends to the rank that owns the tile, one of that rank adds up and sends
+//! the result, and one of all others receives it. Tiles that a product has sent have no task that sends (`operations/pushed_tiles.rs`). How messages are numbered, and when their places are used again,
 //! is [`TileMessages`]'.
 //!
 //! A thread has several blocks of eight elements on their way at a time ([`Turns`]): what a block takes is the time until it has come.
@@ -16,6 +17,7 @@ use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::turns::{Turn, Turns, Values};
+use maco_abi::ExchangeTask;
 
 /// How values of all ranks become one.
 pub trait Reduction<V>: Copy {
@@ -97,6 +99,8 @@ pub struct Flow {
     pub by_rank: bool,
     /// Some rank sends to another one and does not hear of it.
     pub one_way: bool,
+    /// Tiles have owners, if the plan says so.
+    pub owned: bool,
 }
 
 /// Waits end when the launch is aborted.
@@ -195,21 +199,41 @@ impl SimtConsumer {
         // Of large tiles only: other tasks have no code for it.
         let split = task.split_k();
         let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
-        let exchange = Exchange { ranks, flow, messages: exchange, signalled };
+        let mut exchange = Exchange { ranks, flow, messages: exchange, signalled, result: ResultOf::Own };
+        if signalled && flow.owned {
+            let owner = maco_abi::owner(messages.tile(coord), ranks.ranks);
+            match ExchangeTask::of(split.part, split.parts) {
+                ExchangeTask::Send | ExchangeTask::Receive => {}
+                ExchangeTask::SendToOwner => exchange.flow.to = if owner == rank { Which::None } else { Which::One(owner) },
+                ExchangeTask::Reduce if owner == rank => exchange.result = ResultOf::Owner,
+                ExchangeTask::ReceiveResult if owner != rank => {
+                    (exchange.flow.from, exchange.result) = (Which::One(owner), ResultOf::Other);
+                }
+                // Another rank's.
+                ExchangeTask::Reduce | ExchangeTask::ReceiveResult => return true,
+            }
+        }
         // All threads come to each barrier, also when the launch is aborted, and those without a block.
-        let mut arrived = true;
+        let (mut arrived, mut own) = (true, Own { blocks: [E::Eight::default(); T], loaded: false });
         if !signalled || split.part == 0 {
-            arrived = exchange.send::<E, T, A, B>(x, turns);
+            arrived = exchange.send::<E, T, A, B>(x, turns, &mut own);
         }
         if signalled && split.part == 0 {
             self.sync();
             if self.thread == 0 {
                 // SAFETY: all threads have come here.
-                unsafe { exchange.messages.signal(&system(), flow.to) };
+                unsafe { exchange.messages.signal(&system(), exchange.flow.to) };
             }
             return arrived;
         }
-        arrived = arrived && exchange.receive(x, turns, op, ahead, keep);
+        arrived = arrived && exchange.receive(x, turns, own, op, ahead, keep);
+        if flow.owned && exchange.result == ResultOf::Owner {
+            self.sync();
+            if self.thread == 0 && !exchange.messages.missed(&system()) {
+                // SAFETY: all threads have come here, and none has waited in vain: they have stored the result to all ranks.
+                unsafe { exchange.messages.signal(&system(), Which::All) };
+            }
+        }
         if flow.one_way {
             self.sync();
             if self.thread == 0 && arrived {
@@ -221,6 +245,23 @@ impl SimtConsumer {
     }
 }
 
+/// This rank's own blocks of the first turn, if they have been loaded to be sent: they need not be loaded again when others have come.
+struct Own<E: Element, const T: usize> {
+    blocks: [E::Eight; T],
+    loaded: bool,
+}
+
+/// Whose result is made of the blocks that come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ResultOf {
+    /// This rank's.
+    Own,
+    /// That of all ranks: this one owns the tile, and sends it.
+    Owner,
+    /// It has come from the owner as it is.
+    Other,
+}
+
 /// What a rank does with the blocks of a tile.
 #[derive(Clone, Copy)]
 struct Exchange {
@@ -229,6 +270,7 @@ struct Exchange {
     messages: TileMessages,
     /// Messages are data with a signal.
     signalled: bool,
+    result: ResultOf,
 }
 
 impl Exchange {
@@ -240,7 +282,12 @@ impl Exchange {
 
     /// Sends this thread's blocks; `false` if the launch is aborted.
     #[inline(always)]
-    fn send<E: Element, const T: usize, const A: usize, const B: usize>(&self, x: Tile<E, A, B>, mut turns: Turns) -> bool {
+    fn send<E: Element, const T: usize, const A: usize, const B: usize>(
+        &self,
+        x: Tile<E, A, B>,
+        mut turns: Turns,
+        own: &mut Own<E, T>,
+    ) -> bool {
         let (system, wide, count) = (system(), x.wide(), self.ranks.ranks);
         // SAFETY: ranks of the launch.
         if !unsafe { self.messages.begin(&system, &UntilAbort, self.flow.to) } {
@@ -254,6 +301,9 @@ impl Exchange {
             let mut eights = [E::Eight::default(); T];
             if !self.flow.by_plane {
                 eights = turns.load(x, wide, &turn);
+                if !own.loaded {
+                    *own = Own { blocks: eights, loaded: true };
+                }
             }
             let mut n = 1;
             while n < count {
@@ -314,6 +364,7 @@ impl Exchange {
         &self,
         x: Tile<E, A, B>,
         mut turns: Turns,
+        mut own: Own<E, T>,
         op: O,
         ahead: impl Fn(&Turn<T>) -> L,
         mut keep: impl FnMut(&Turn<T>, L, Values<E, T>),
@@ -334,7 +385,8 @@ impl Exchange {
                 if self.flow.from.has(from) {
                     let mut eights = [E::Eight::default(); T];
                     if from == rank {
-                        eights = turns.load(self.part(x, from), wide, &turn);
+                        eights = if own.loaded { own.blocks } else { turns.load(self.part(x, from), wide, &turn) };
+                        own.loaded = false;
                     } else if !self.receive_turn::<E, T>(from, &turn, &mut eights) {
                         return false;
                     }
@@ -349,7 +401,18 @@ impl Exchange {
                 from += 1;
             }
             if any {
-                keep(&turn, loaded, all.map(|block| block.map(|value| op.finish(value, count))));
+                if !self.flow.owned || self.result != ResultOf::Other {
+                    all = all.map(|block| block.map(|value| op.finish(value, count)));
+                }
+                if self.flow.owned && self.result == ResultOf::Owner {
+                    let eights = all.map(E::close);
+                    let mut n = 1;
+                    while n < count {
+                        self.send_turn::<E, T>(self.ranks.behind(n), &turn, &eights);
+                        n += 1;
+                    }
+                }
+                keep(&turn, loaded, all);
             }
         }
         true

@@ -19,6 +19,7 @@ pub mod mma_sync;
 #[path = "modelled_mma_sync.rs"]
 pub mod mma_sync;
 pub mod order;
+pub(crate) mod pushed_tiles;
 pub mod rmsnorm_prologue;
 pub mod row_stages;
 pub mod scatter;

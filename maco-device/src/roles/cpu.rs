@@ -27,7 +27,7 @@ enum Played {
     Loader(*mut Loader),
     Consumer(*mut Consumer),
     ElementwisePrologue(*mut ElementwisePrologue),
-    Store(*mut Store),
+    Store(*mut Store<true>),
 }
 
 // SAFETY: only `loading`, `consuming`, `elementwise_prologue` and `storing` make a part with a pointer, and lend it to one call on their own thread.
@@ -61,7 +61,7 @@ impl Cpu {
     }
 
     /// Runs `body` as a store thread.
-    pub(crate) fn storing<T>(store: &mut Store, body: impl FnOnce(&mut Cpu) -> T) -> T {
+    pub(crate) fn storing<T>(store: &mut Store<true>, body: impl FnOnce(&mut Cpu) -> T) -> T {
         body(&mut Cpu(Played::Store(store)))
     }
 }

@@ -7,14 +7,15 @@ use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::data::tile_shape::shape_of;
 use crate::hardware::{mbarrier, memory, tma};
+use crate::operations::pushed_tiles;
 use crate::operations::staging::{buffer, parity};
 use crate::role::{Role, Sharing};
 use crate::shared_memory::SharedMemory;
 use crate::sync::tensor_map_cache::TensorMapCache;
 use maco_abi::{self as abi, BOX};
 
-/// The store thread's state.
-pub struct Store {
+/// The store thread's state. `PUSHES`: GEMMs may send their tiles to other ranks.
+pub struct Store<const PUSHES: bool> {
     smem: SharedMemory,
     maps: TensorMapCache,
     /// Chunks sent so far (the same for both warpgroups).
@@ -24,11 +25,11 @@ pub struct Store {
     four_bytes: bool,
 }
 
-impl Store {
+impl<const PUSHES: bool> Store<PUSHES> {
     /// # Safety
     /// Made by the store thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
-    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Store {
+    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Self {
         Store { smem, maps: TensorMapCache::new(maps), sent: 0, tile: None, four_bytes: false }
     }
 
@@ -43,7 +44,7 @@ impl Store {
     }
 }
 
-impl Role for Store {
+impl<const PUSHES: bool> Role for Store<PUSHES> {
     const SHARING: Sharing = Sharing::Bodies;
     type Accumulator<const I: usize, const J: usize> = ();
 
@@ -82,7 +83,7 @@ impl Role for Store {
     }
 
     #[inline(always)]
-    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, _: Task) {
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, task: Task) {
         let map = self.maps.get::<0>(y.view.map);
         let shape = shape_of(self.tile, I, J);
         let four_bytes = if self.tile.is_some() { self.four_bytes } else { E::BYTES == 4 };
@@ -111,7 +112,11 @@ impl Role for Store {
                 // async proxy, or there is none. The plan gave every staged result a tensor map.
                 unsafe {
                     if self.smem.wait(self.smem.staged(source), parity(self.sent)) && chunk < chunks {
-                        tma::store(map, y.col + col, y.row + row, y.plane, self.smem.chunk(source));
+                        let (at, chunk) = ([y.row + row, y.col + col], self.smem.chunk(source));
+                        tma::store(map, at[1], at[0], y.plane, chunk);
+                        if PUSHES && task.pushes() && (at[0] as u32) < y.view.rows && (at[1] as u32) < y.view.cols {
+                            pushed_tiles::store_box(&mut self.maps, task, at, chunk);
+                        }
                     }
                 }
                 group += 1;
@@ -135,5 +140,11 @@ impl Role for Store {
         self.free(self.sent - 1);
         // Not `.read`: a signal follows, and the data must be in global memory before it.
         tma::wait_all();
+        if PUSHES && task.pushes() {
+            let inside = [y.view.rows - y.row as u32, y.view.cols - y.col as u32];
+            let tile = [inside[0].min(shape.rows()), inside[1].min(shape.columns())];
+            // SAFETY: as above; nothing of this thread is under way.
+            unsafe { pushed_tiles::signal(task, [y.row, y.col], tile) };
+        }
     }
 }

@@ -40,7 +40,7 @@ macro_rules! tasks {
         }
     )*};
 }
-tasks!(Loader Store ElementwisePrologue);
+tasks!(Loader Store<false> Store<true> ElementwisePrologue);
 
 impl<C: Callable, F: Filter> roles::Tasks<Consumer> for Compiled<C, F> {
     #[inline(always)]
@@ -144,7 +144,11 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                     }
                     2 => {
                         meet();
-                        roles::store(&Warp, &Lane, smem, launch, Compiled::<C, F>(PhantomData));
+                        if C::COLLECTIVES {
+                            roles::store::<_, _, _, true>(&Warp, &Lane, smem, launch, Compiled::<C, F>(PhantomData));
+                        } else {
+                            roles::store::<_, _, _, false>(&Warp, &Lane, smem, launch, Compiled::<C, F>(PhantomData));
+                        }
                     }
                     _ => {
                         let first = prefetcher::ask(launch);

@@ -106,8 +106,8 @@ impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<ElementwisePrologue> for Played
     }
 }
 
-impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
-    fn run(&mut self, role: &mut Store, task: Task, op: u32) {
+impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store<true>> for Played<D> {
+    fn run(&mut self, role: &mut Store<true>, task: Task, op: u32) {
         Cpu::storing(role, |cpu| (self.0)(cpu, task, op));
     }
 }

@@ -293,7 +293,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
 
 /// Sends staged results and signals ended tasks: as many at once as have ended, since a release fence costs more than the rest.
 #[inline(always)]
-pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
+pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store<PUSHES>>, const PUSHES: bool>(
     machine: &W,
     one: &L,
     smem: SharedMemory,

@@ -9,7 +9,7 @@ use crate::ir::Graph;
 use crate::spec::TaskKind;
 
 /// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. If that one is a product, it may still
-/// store its tile when its worker goes on: then one more task of the worker comes between. So does one between a task that sends a tile and the one that receives it.
+/// store its tile when its worker goes on: then one more task of the worker comes between. So does one between sending a tile, by the product or by a task, and receiving it.
 pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, lists: Lists) -> Lists {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
     if !(0..calls.len() as u32).any(is_collective) || !lists.drains.is_empty() || !lists.positions.is_empty() {
@@ -41,7 +41,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
             if is_collective(node.call) {
                 let kind = graph.calls[events.tasks[producer as usize].call as usize].task.kind;
                 let stores = matches!(kind, TaskKind::Gemm { .. });
-                let rounds = u32::from(stores) + node.part;
+                let sent = u32::from(calls[node.call as usize].pushed_by.is_some());
+                let rounds = u32::from(stores) + sent + node.part;
                 comes[task] = behind + rounds * options.workers;
                 worker[task] = match node.part {
                     0 => {

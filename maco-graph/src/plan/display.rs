@@ -2,9 +2,11 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use maco_abi::ExchangeTask;
+
 use super::check::operand_name;
 use super::workload::rounds_to_tf32;
-use super::{Plan, Relation, Schedule};
+use super::{Plan, PlannedCall, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
 
 impl Display for Plan {
@@ -30,8 +32,8 @@ impl Display for Plan {
             let tasks = planned.tasks.len();
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
             match planned.whole {
+                _ if call.task.collective().is_some() => write!(f, "{}", exchange(planned))?,
                 _ if planned.parts == 1 => {}
-                _ if call.task.collective().is_some() => write!(f, "  half of them send, half receive")?,
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
             }
@@ -89,8 +91,8 @@ impl Plan {
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
             let split = match planned.whole {
+                _ if self.graph.calls[index].task.collective().is_some() => exchange(planned),
                 _ if planned.parts == 1 => String::new(),
-                _ if self.graph.calls[index].task.collective().is_some() => " that send, and as many that receive".to_owned(),
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };
@@ -178,6 +180,19 @@ impl Plan {
             (ScalarSource::Literal(bits), ScalarType::U32) => format!("{bits}"),
             (ScalarSource::Literal(bits), ScalarType::I32) => format!("{}", bits as i32),
         }
+    }
+}
+
+/// How the tiles of a collective go: `  two-shot, sent by #1`.
+fn exchange(planned: &PlannedCall) -> String {
+    let way = match planned.exchange_task(0) {
+        None => return String::new(),
+        Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
+        Some(_) => "one-shot",
+    };
+    match planned.pushed_by {
+        Some(by) => format!("  {way}, sent by #{by}"),
+        None => format!("  {way}, sent by tasks"),
     }
 }
 

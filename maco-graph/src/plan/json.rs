@@ -49,6 +49,9 @@ struct CallJson<'a> {
     /// [`super::PlannedCall::prologue`], and the calls that this one is fused into.
     prologue: Option<u32>,
     made_by: Vec<u32>,
+    /// [`super::PlannedCall::pushed_by`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pushed_by: Option<u32>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -151,6 +154,7 @@ impl Plan {
             tasks: [planned.tasks.start, planned.tasks.end],
             prologue: planned.prologue,
             made_by: self.fused_into(index as u32),
+            pushed_by: planned.pushed_by,
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

@@ -10,6 +10,7 @@
 //! - `schedule` orders calls and tiles;
 //! - `events` writes the waits and signals of every task;
 //! - `in_band_flags` finds the edges whose elements carry their own flags;
+//! - `pushed_tiles` finds the GEMMs that send their tiles to other ranks themselves;
 //! - `prologue_fusion` fuses RMSNorm and unary element-wise calls into the GEMVs that read their results;
 //! - `temps` gives temps their memory, and adds edges where they share it;
 //! - `assignment` and `list_scheduling` assign tasks to workers, and `lists` says who runs what;
@@ -17,7 +18,7 @@
 //! - `scheduler_partition` divides the tasks among schedulers;
 //! - `verify` checks the result with arithmetic of its own.
 
-use maco_abi::{AXES, MAX_SCHEDULERS, MAX_WORKERS};
+use maco_abi::{AXES, ExchangeTask, MAX_SCHEDULERS, MAX_WORKERS};
 
 mod assignment;
 mod candidate_plan;
@@ -41,6 +42,7 @@ pub mod memory_bound_cost;
 #[doc(hidden)]
 pub mod oracle;
 pub mod prologue_fusion;
+mod pushed_tiles;
 mod region;
 mod schedule;
 mod scheduler_partition;
@@ -96,6 +98,12 @@ pub struct Options {
     pub fuse_elementwise: bool,
     /// Whether temps share memory: see [`Plan::memory`].
     pub share_temps: bool,
+    /// Whether a GEMM sends its tiles to the other ranks of an all-reduce as it stores them: see [`PlannedCall::pushed_by`]. Only for several ranks, and for workers with a
+    /// store role.
+    pub push_tiles: bool,
+    /// Whether large tiles of an all-reduce go in two steps: to the rank that owns them, which adds them up and sends the result. Less is sent then, if there are more than two
+    /// ranks.
+    pub two_shot: bool,
 }
 
 impl Options {
@@ -115,6 +123,8 @@ impl Options {
             fuse_prologues: true,
             fuse_elementwise: true,
             share_temps: true,
+            push_tiles: false,
+            two_shot: false,
         }
     }
 }
@@ -226,12 +236,20 @@ pub struct PlannedCall {
     /// Prologue fusion: the call, an RMSNorm or a unary element-wise one, that every task of this call applies to its operand A before it
     /// multiplies. That call has no tasks of its own.
     pub prologue: Option<u32>,
+    /// Of an all-reduce: the GEMM whose tasks send its tiles to the other ranks as they store them. Its own tasks receive only.
+    pub pushed_by: Option<u32>,
 }
 
 impl PlannedCall {
     /// The tile, in task order, that the call's `n`-th task computes, or a split-K part of it; and how many parts that tile has.
     pub fn tile_of(&self, n: u32) -> (u32, u32) {
         self.split_k().tile_of(n)
+    }
+
+    /// Of a collective whose tiles go with signals: what the task does that is part `part` of a tile.
+    pub fn exchange_task(&self, part: u32) -> Option<ExchangeTask> {
+        let sent = u32::from(self.pushed_by.is_some());
+        (self.parts + sent > 1).then(|| ExchangeTask::of(part + sent, self.parts + sent))
     }
 
     fn split_k(&self) -> split_k::SplitK {
@@ -389,13 +407,18 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     }
     for (index, concurrency) in concurrency::concurrency(&graph).into_iter().enumerate() {
         let site = check::call(&graph, index)?;
-        let choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
+        let mut choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
         choice.settle(&mut graph.calls[index]);
+        let pushed_by = if options.push_tiles { pushed_tiles::pushed_by(&graph, index, &choice, &calls) } else { None };
+        if pushed_by.is_some() {
+            // It has no tasks that send.
+            choice.split_k.parts -= 1;
+        }
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
-        let mut planned = choice.planned(call);
+        let mut planned = PlannedCall { pushed_by, ..choice.planned(call) };
         planned.dynamic = dynamic_calls::is_dynamic(&graph, call, choice.split_k.tasks(choice.tiles()), options);
         graph.calls[index].drain |= planned.dynamic;
         calls.push(planned);

@@ -7,7 +7,7 @@
 //! read it again. The best variants of both forms are compared by time, and neither is faster than device memory delivers all operands.
 //! Of equals the GEMV form is taken: the model does not see that it loads operand B before its inputs are ready.
 
-use maco_abi::{AXES, CHUNK, PARTIAL_BYTES, ROW_BYTES};
+use maco_abi::{AXES, CHUNK, ExchangeTask, PARTIAL_BYTES, ROW_BYTES};
 
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
@@ -52,9 +52,14 @@ impl Choice {
         call.slot = call.slot.saturating_add(self.form.first_instance);
     }
 
-    /// With two tasks for each tile if ranks exchange it by signals, as its body finds too (`operations/collective.rs` of `maco-device`): by its size, whatever of it is
-    /// inside the tensor. One sends, the other receives.
-    fn apart(self, call: &Call) -> Choice {
+    /// Whether ranks exchange its tiles by signals.
+    pub fn is_signalled(&self, call: &Call) -> bool {
+        call.task.collective().is_some() && self.split_k.parts > 1
+    }
+
+    /// With several tasks for each tile if ranks exchange it by signals, as its body finds too (`operations/collective.rs` of `maco-device`): by its size, whatever of it is
+    /// inside the tensor. They are those of [`ExchangeTask`].
+    fn apart(self, call: &Call, two_shot: bool) -> Choice {
         let written = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).find(|(param, _)| param.access == Access::Write);
         let signalled = written.is_some_and(|(param, _)| match param.region {
             [.., Index::Tile(rows), Index::Tile(cols)] => {
@@ -64,7 +69,9 @@ impl Choice {
             _ => false,
         });
         let answered = call.task.collective().is_some_and(Collective::is_answered);
-        if answered && signalled { Choice { split_k: SplitK { whole: 0, parts: 2 }, ..self } } else { self }
+        let sums = matches!(call.task.collective(), Some(Collective::AllReduce(_)));
+        let parts = if sums && two_shot { ExchangeTask::TWO_SHOT } else { ExchangeTask::ONE_SHOT };
+        if answered && signalled { Choice { split_k: SplitK { whole: 0, parts }, ..self } } else { self }
     }
 
     /// How many tiles there are.
@@ -92,6 +99,7 @@ impl Choice {
             tasks: 0..0,
             dynamic: false,
             prologue: None,
+            pushed_by: None,
         }
     }
 }
@@ -134,7 +142,7 @@ impl Chooser {
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.tile_grid(site, form, digits(form.spec, variant))?;
             let cost = CostModel::new(call, form.spec, options, self.concurrency);
-            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call));
+            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call, options.two_shot));
         }
         let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
         if let Some(gemv) = task.gemv_form(call.element)
@@ -150,7 +158,7 @@ impl Chooser {
         if split.is_none() {
             self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
-        Ok(best.apart(call))
+        Ok(best.apart(call, options.two_shot))
     }
 
     /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
@@ -413,7 +421,7 @@ impl<'a> CostModel<'a> {
             let elements = volume(choice, param, view);
             elements * f64::from(bytes(self.call, param))
         });
-        let (fixed, rate) = if choice.apart(self.call).split_k.parts > 1 {
+        let (fixed, rate) = if choice.apart(self.call, false).split_k.parts > 1 {
             (self.model.signalled_tile, self.model.signalled_rate)
         } else {
             (self.model.packet_tile, self.model.packet_rate)

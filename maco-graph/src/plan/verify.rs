@@ -107,6 +107,12 @@ pub enum Defect {
         /// Index of the call.
         call: u32,
     },
+    /// An all-reduce whose tiles a call sends that does not make them, or makes others too.
+    #[error("the tiles of call #{call} cannot be sent by the call that makes them")]
+    PushedTiles {
+        /// Index of the call.
+        call: u32,
+    },
     /// A temp that lies outside the memory of temps, or outside the part that in-band flags have of it.
     #[error("temp #{tensor} lies outside the memory that temps have")]
     TempPlace {
@@ -140,6 +146,9 @@ impl Plan {
         self.relations.iter().filter(|relation| relation.in_band).try_for_each(|relation| self.verify_in_band(relation))?;
         if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.prologue_holds(call)) {
             return Err(Defect::Prologue { call });
+        }
+        if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.pushed_tiles_hold(call)) {
+            return Err(Defect::PushedTiles { call });
         }
         self.verify_lists()?;
         self.verify_temps()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use maco_abi::{
     AHEAD, BULK_ROWS, CONSUMERS_POLL, CounterIndex, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, Flags, IDEMPOTENT_SIGNAL, Indirect,
-    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, MOST_TASKS, NO_AXIS, Naming, OP_DYNAMIC, READ_BY_TMA, RING_BYTES,
+    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, MOST_TASKS, NO_AXIS, Naming, OP_DYNAMIC, PUSHED_TILES, READ_BY_TMA, RING_BYTES,
     RMSNORM_PROLOGUE, Route, SLOTS, STAGED, Signal, WARP_TASK, Wait,
 };
 use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
@@ -229,7 +229,8 @@ fn flags(plan: &Plan) -> Vec<Flags> {
             Some(None) => RMSNORM_PROLOGUE,
             Some(Some(_)) => ELEMENTWISE_PROLOGUE,
         };
-        early | warp_task | copied | ring | preloads | prologue | signal_flags
+        let pushes = if plan.pushes(index as u32).is_some() { PUSHED_TILES } else { Flags::NONE };
+        early | warp_task | copied | ring | preloads | prologue | pushes | signal_flags
     });
     flags.collect()
 }

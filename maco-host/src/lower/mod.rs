@@ -17,7 +17,7 @@ use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
-pub(crate) use messages::PlanMessages;
+pub(crate) use messages::{MessagePlaces, PlanMessages};
 pub(crate) use plane::{BoxShape, TensorMapRequest};
 pub(crate) use scheduler_image::Image;
 pub(crate) use view::Tables;
@@ -109,13 +109,13 @@ impl Lowered {
         })
     }
 
-    /// The tables that depend on arguments. `arena` is the address of the temps, and messages between ranks begin at `messages` of their symmetric memory; tensor maps
+    /// The tables that depend on arguments. `arena` is the address of the temps, and `messages` says where those between ranks are; tensor maps
     /// are made where tiles are copied by TMA or its model (`staging`).
     pub(crate) fn bind(
         &self,
         graph: &ir::Graph,
         arena: u64,
-        messages: u64,
+        messages: MessagePlaces<'_>,
         tensors: &[Placed],
         scalars: &[ScalarArgument],
         staging: bool,
@@ -141,7 +141,7 @@ impl Lowered {
         };
         let mut tables = self.views.resolve(graph, &bound, staging, scalar)?;
         tables.scalars = self.scalars.iter().map(scalar).collect();
-        self.messages.write(&mut tables.views, messages);
+        self.messages.write(&mut tables, messages);
         Ok(tables)
     }
 
@@ -152,12 +152,12 @@ impl Lowered {
             Ok(Placed { address: BASE_ALIGN, layout, element: tensor.element, writable: true })
         };
         let parameters = graph.tensors.iter().filter(|tensor| tensor.kind != TensorKind::Temp).map(made);
-        self.bind(graph, BASE_ALIGN, 0, &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
+        self.bind(graph, BASE_ALIGN, MessagePlaces::default(), &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
     }
 
     /// How many views, tensor maps and scalars [`Lowered::bind`] makes.
     pub(crate) fn table_sizes(&self) -> (usize, usize, usize) {
-        (self.views.len(), self.views.maps(), self.scalars.len())
+        (self.views.len(), self.views.maps() + self.messages.maps(), self.scalars.len())
     }
 
     /// CTAs of a launch: workers, and schedulers that are no spare warps.

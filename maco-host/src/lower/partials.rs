@@ -37,15 +37,17 @@ impl Partials {
     pub(super) fn of(&self, plan: &Plan, task: u32) -> Option<(Option<u32>, u16, Flags)> {
         let node = &plan.tasks[task as usize];
         let call = &plan.calls[node.call as usize];
+        if plan.graph.calls[node.call as usize].task.collective().is_some() {
+            // The first one may be tasks of another call.
+            let sent = u32::from(call.pushed_by.is_some());
+            return call.exchange_task(node.part).map(|_| (None, Part { part: node.part + sent, parts: call.parts + sent }.encode(), Flags::NONE));
+        }
         // The parts of a tile follow one another.
         let (tile, parts) = call.tile_of(task - call.tasks.start);
         if parts == 1 {
             return None;
         }
         let split = Part { part: node.part, parts }.encode();
-        if plan.graph.calls[node.call as usize].task.collective().is_some() {
-            return Some((None, split, Flags::NONE));
-        }
         let (first, chunks) = self.calls[node.call as usize];
         // All parts run at the same time, since each worker has one, after equally many unsplit tiles.
         let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { CONCURRENT_PARTS } else { Flags::NONE };

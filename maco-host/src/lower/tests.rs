@@ -259,7 +259,7 @@ fn tables_follow_the_arguments() {
     let placed = |address, stride| Placed { address, layout: layout(stride), element: Element::Bf16, writable: true };
     let by = ScalarArgument { ty: ScalarType::F32, bits: 0x4000_0000 };
     let arguments = [placed(0x10_000, 24), placed(0x20_000, 40)];
-    let tables = lowered.bind(&plan.graph, 0x30_000, 0, &arguments, &[by], true).unwrap();
+    let tables = lowered.bind(&plan.graph, 0x30_000, MessagePlaces::default(), &arguments, &[by], true).unwrap();
     assert_eq!(tables.scalars, [0x4000_0000]);
     let bases: Vec<_> = tables.views.iter().map(|view| view.as_view()).map(|view| (view.base, view.row_stride, view.map)).collect();
     let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, MapIndex::new(0, true))];
@@ -269,7 +269,7 @@ fn tables_follow_the_arguments() {
     let boxes = BoxShape { rows: plan.calls[1].tile[0], ..BoxShape::PLAIN };
     let map = TensorMapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
     assert_eq!(tables.maps, [map]);
-    let on_cpu = lowered.bind(&plan.graph, 0x30_000, 0, &arguments, &[by], false).unwrap();
+    let on_cpu = lowered.bind(&plan.graph, 0x30_000, MessagePlaces::default(), &arguments, &[by], false).unwrap();
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.as_view().map == NO_MAP));
 }
 
@@ -310,13 +310,13 @@ fn what_tma_cannot_copy_is_named() {
         let layout = Layout::strided(Shape::new(&[16, 16]).unwrap(), stride, 2).unwrap();
         Placed { address, layout, element: Element::Bf16, writable: true }
     };
-    let bind = |h: Placed| lowered.bind(&plan.graph, 0, 0, &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
+    let bind = |h: Placed| lowered.bind(&plan.graph, 0, MessagePlaces::default(), &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
     assert!(bind(placed(0x2000, 16)).is_ok());
     for bad in [placed(0x2002, 16), placed(0x2000, 17)] {
         let error = bind(bad).unwrap_err();
         assert_eq!(error.code(), 53);
         assert!(error.to_string().contains("`h`, passed to task `rows` as `x`"), "{error}");
-        let on_cpu = lowered.bind(&plan.graph, 0, 0, &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false);
+        let on_cpu = lowered.bind(&plan.graph, 0, MessagePlaces::default(), &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false);
         assert_eq!(on_cpu.unwrap_err().to_string(), error.to_string(), "the CPU has the same rules");
     }
 }
@@ -369,7 +369,7 @@ fn an_empty_graph_still_has_a_view() {
     let plan = planned(Graph { name: "nothing".into(), ..Graph::default() }, 3, Schedule::Static);
     let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.starts, [0, 1, 2, 3]);
-    let tables = lowered.bind(&plan.graph, 0, 0, &[], &[], true).unwrap();
+    let tables = lowered.bind(&plan.graph, 0, MessagePlaces::default(), &[], &[], true).unwrap();
     assert_eq!((tables.views.len(), lowered.table_sizes().0), (abi::OPERANDS, abi::OPERANDS));
     assert_eq!(tables.views[0].as_view(), abi::View { map: NO_MAP, ..abi::View::default() });
 }

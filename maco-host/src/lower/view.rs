@@ -176,11 +176,10 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             made.blocks.push(block);
             ((made.blocks.len() - 1) * OPERANDS) as u32
         };
-        first.push(match call.task.collective() {
-            None => *blocks.entry(block).or_insert_with(push),
-            // The record of its messages is its own.
-            Some(_) => push(),
-        });
+        // The record of its messages, or of those that it sends for another call, is its own.
+        let sends = calls.iter().any(|call| call.pushed_by == Some(call_index as u32));
+        let own = sends || call.task.collective().is_some();
+        first.push(if own { push() } else { *blocks.entry(block).or_insert_with(push) });
     }
     (made, first)
 }

@@ -208,6 +208,7 @@ fn callable(
             const WARP_TASKS: u128 = 0 #(| #p::warp_tasks::<#callees>(#name::__BASE[#numbers]))*;
             const ELEMENTWISE: u128 = 0 #(| #p::elementwise::<#callees>(#name::__BASE[#numbers]))*;
             const GEMVS: u128 = 0 #(| #p::gemvs::<#callees>(#name::__BASE[#numbers]))*;
+            const COLLECTIVES: bool = false #(|| <#callees as #p::Callable>::COLLECTIVES)*;
             #instances
             #dispatch
         }

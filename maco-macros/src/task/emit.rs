@@ -23,6 +23,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, gemv) = (groups(task, &p), gemv_form(task, &p));
     let narrow = matches!(model.kind, Kind::Warp { .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });
+    let exchanges = matches!(model.kind, Kind::Collective { .. }).then(|| quote! { const COLLECTIVES: bool = true; });
     let maps = matches!(model.kind, Kind::Rows(RowsForm::Unary { .. }));
     let maps = maps.then(|| quote! { const ELEMENTWISE: u128 = #name::SPEC.unary_instances(); });
     let products = products(task, model, &p);
@@ -46,6 +47,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
             const SLOTS: u32 = #name::SPEC.slots();
             const RESULT: usize = #name::SPEC.rounded();
             #narrow
+            #exchanges
             #maps
             #products
             #instances

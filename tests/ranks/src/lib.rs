@@ -3,4 +3,5 @@
 pub mod channels;
 pub mod collectives;
 pub mod mixed;
+pub mod pushed;
 pub mod sizes;

@@ -92,6 +92,8 @@ pub struct World {
     pub communicator: Communicator,
     pub device: Device,
     pub options: PlanOptions,
+    /// Whether products send tiles to other ranks.
+    pub pushes: bool,
 }
 
 /// Runs `test` as every rank of worlds of 1, 2, 3, 4, 6 and 8 ranks, with other schedules and numbers of workers.
@@ -111,7 +113,7 @@ pub fn worlds(test: impl Fn(&World) + Sync) {
             communicator.set_deadline(Duration::from_secs(30)).unwrap();
             let device = Device::cpu_with(workers);
             let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule).pipelined(pipelined);
-            test(&World { communicator, device, options });
+            test(&World { communicator, device, options, pushes: pipelined });
         })
         .unwrap();
     }
@@ -157,7 +159,7 @@ pub fn beside_others(ranks: u32, schedule: Schedule, test: impl Fn(&World) + Syn
     Communicator::threads(ranks, |communicator| {
         let device = Device::gpu(communicator.local_rank()).unwrap();
         let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
-        test(&World { communicator, device, options });
+        test(&World { communicator, device, options, pushes: true });
     })
     .unwrap();
 }
@@ -168,7 +170,7 @@ pub fn on_cpus(ranks: u32, workers: u32, test: impl Fn(&World) + Sync) {
         communicator.set_deadline(Duration::from_secs(30)).unwrap();
         let device = Device::cpu_with(workers);
         let options = PlanOptions::new().communicator(communicator.clone());
-        test(&World { communicator, device, options });
+        test(&World { communicator, device, options, pushes: false });
     })
     .unwrap();
 }

@@ -1,0 +1,82 @@
+//! Products that send their tiles to other ranks as they store them, against their definition and against tasks that send: exact.
+
+mod support;
+
+use maco::{CallShape, PlanOptions, TensorElement, bf16};
+use ranks::pushed::{of_bf16, of_f32};
+use support::{Value, World, everywhere, number, short};
+
+everywhere!(halves, whole);
+
+/// Rows of whole tiles, rows that end in a tile, one tile.
+fn shapes() -> &'static [[u64; 3]] {
+    if short() { &[[200, 256, 72]] } else { &[[128, 256, 64], [200, 512, 72], [65, 256, 136]] }
+}
+
+fn halves(world: &World) {
+    each::<bf16>(world, |device, [m, n, k], options| {
+        let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, options).unwrap();
+        let pushed = [1, 3].map(|call| plan.graph().calls[call].pushed_by.is_some());
+        (pushed, Box::new(move |x, w, y, other| plan.run(x, w, y, other).map(drop)))
+    });
+}
+
+fn whole(world: &World) {
+    each::<f32>(world, |device, [m, n, k], options| {
+        let plan = of_f32::plan_with(device, of_f32::Dims { M: m, N: n, K: k }, options).unwrap();
+        let pushed = [1, 3].map(|call| plan.graph().calls[call].pushed_by.is_some());
+        (pushed, Box::new(move |x, w, y, other| plan.run(x, w, y, other).map(drop)))
+    });
+}
+
+type Run<E> = Box<dyn FnMut(&maco::Tensor<E>, &maco::Tensor<E>, &mut maco::Tensor<E>, &mut maco::Tensor<E>) -> Result<(), maco::Error>>;
+
+/// `plan`: its plan with these options, and which of its all-reduces have their tiles sent by products.
+fn each<E: Value + TensorElement>(world: &World, plan: impl Fn(&maco::Device, [u64; 3], &PlanOptions) -> ([bool; 2], Run<E>)) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let device = &world.device;
+    let columns = if size_of::<E>() == 4 { 128 } else { 256 };
+    let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
+    let shapes_of_calls = vec![shape(0, [128, 256]), shape(1, [64, 256]), shape(2, [64, columns]), shape(3, [64, 64])];
+    for &[m, n, k] in shapes() {
+        let options = world.options.clone().shapes(shapes_of_calls.clone());
+        let (pushes, mut run) = plan(device, [m, n, k], &options);
+        let (none, mut sent) = plan(device, [m, n, k], &options.clone().push_tiles(false));
+        assert_eq!(none, [false; 2]);
+        if world.pushes {
+            // The second has tiles of 8 KiB of half precision: packets.
+            assert_eq!(pushes, [ranks > 1, ranks > 1 && columns == 128], "[{m}, {n}]");
+        }
+        // Small, so that all sums are exact in every element.
+        let value = |rank: u32, at: u64, salt: u64| number(rank, at, salt).signum();
+        for launch in 0..if short() { 3 } else { 5 } {
+            let x: Vec<i64> = (0..m * k).map(|at| value(rank, at, launch)).collect();
+            let w: Vec<i64> = (0..n * k).map(|at| value(rank, at, launch + 100)).collect();
+            let own: Vec<i64> = products(&x, &w, [m, n, k]);
+            let of = |numbers: &[i64]| numbers.iter().map(|&number| E::of(number)).collect::<Vec<E>>();
+            let (x, w) = (device.upload(&of(&x), [m, k]).unwrap(), device.upload(&of(&w), [n, k]).unwrap());
+            let new = || device.upload(&vec![E::of(99); (m * n) as usize], [m, n]).unwrap();
+            let (mut y, mut other, mut y_sent, mut other_sent) = (new(), new(), new(), new());
+            run(&x, &w, &mut y, &mut other).unwrap();
+            sent(&x, &w, &mut y_sent, &mut other_sent).unwrap();
+            let bytes: Vec<u8> = own.iter().flat_map(|sum| (*sum as i32).to_le_bytes()).collect();
+            let all = world.communicator.all_gather_bytes(&bytes).unwrap();
+            for (found, what) in [(&y, "pushed"), (&other, "of other tiles"), (&y_sent, "sent"), (&other_sent, "sent, of other tiles")] {
+                for (at, value) in found.download().unwrap().into_iter().enumerate() {
+                    let of = |bytes: &Vec<u8>| i64::from(i32::from_le_bytes(bytes[4 * at..][..4].try_into().unwrap()));
+                    let expected = E::of(all.iter().map(of).sum::<i64>());
+                    assert!(value == expected, "{what} [{m}, {n}, {k}] of rank {rank} of {ranks}, launch {launch}, {at}: {value:?}, not {expected:?}");
+                }
+            }
+        }
+    }
+}
+
+/// x · wᵀ.
+fn products(x: &[i64], w: &[i64], [m, n, k]: [u64; 3]) -> Vec<i64> {
+    let [m, n, k] = [m, n, k].map(|extent| extent as usize);
+    let row = |of: &[i64], at: usize| of[at * k..][..k].iter().map(|&value| value as i8).collect::<Vec<i8>>();
+    let w: Vec<Vec<i8>> = (0..n).map(|column| row(w, column)).collect();
+    let dot = |a: &[i8], b: &[i8]| a.iter().zip(b).map(|(a, b)| i64::from(a * b)).sum::<i64>();
+    (0..m).flat_map(|at| w.iter().map(|column| dot(&row(x, at), column)).collect::<Vec<i64>>()).collect()
+}
