@@ -157,3 +157,121 @@ impl PlanMessages {
         Some(messages.first + messages.tile(coord))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use maco_abi::{OP_END, PUSHED_TILES, Part, STAGED};
+    use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
+    use maco_graph::plan::{CallShape, Options, plan};
+    use maco_graph::spec::{Axis, DimSpec, ElementSpec, Param, Placement, Reduction, TaskKind, TaskSpec, TensorParam};
+
+    use super::super::Lowered;
+    use super::*;
+    use crate::arguments::Placed;
+    use crate::tensor::{Layout, Shape};
+
+    const fn matrix(name: &'static str, access: Access, region: &'static [Index], staged: bool) -> Param {
+        const DIMS: &[DimSpec] = &[DimSpec::Symbol(0), DimSpec::Symbol(1)];
+        Param::Tensor(TensorParam { name, access, element: ElementSpec::Fixed(Element::Bf16), dims: DIMS, region, staged })
+    }
+
+    const TILE: &[Index] = &[Index::Tile(0), Index::Tile(1)];
+    const NONE: TaskSpec =
+        TaskSpec { name: "", kind: TaskKind::Tiles, axes: &[], dims: &["M", "N"], equal: &[], gemv: None, elements: &[], params: &[] };
+
+    static PRODUCT: TaskSpec = TaskSpec {
+        name: "product",
+        kind: TaskKind::Gemm { splits_k: true },
+        axes: &[Axis { name: "i", tiles: &[128] }, Axis { name: "j", tiles: &[256] }],
+        params: &[
+            matrix("x", Access::Read, &[Index::Tile(0), Index::All], true),
+            matrix("w", Access::Read, &[Index::Tile(1), Index::All], true),
+            matrix("y", Access::Write, TILE, true),
+        ],
+        ..NONE
+    };
+    static SUM: TaskSpec = TaskSpec {
+        name: "sum",
+        kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
+        axes: &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[256] }],
+        params: &[matrix("part", Access::Read, TILE, false), matrix("y", Access::Write, TILE, false)],
+        ..NONE
+    };
+
+    /// Two products, each with its all-reduce, of the same operands.
+    fn graph() -> Graph {
+        let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
+            name: name.into(),
+            kind,
+            element: Element::Bf16,
+            shape: shape.into(),
+            placement: Placement::Replicated,
+        };
+        let tensors = vec![
+            tensor("x", TensorKind::In, [200, 64]),
+            tensor("w", TensorKind::In, [512, 64]),
+            tensor("y", TensorKind::Out, [200, 512]),
+            tensor("part", TensorKind::Temp, [200, 512]),
+        ];
+        let mut graph = Graph { name: "sums".into(), tensors, ..Graph::default() };
+        let call = |graph: &Graph, task, tensors: &[u32]| Call {
+            task,
+            slot: 0,
+            element: 0,
+            operands: tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect(),
+            scalars: [].into(),
+            tile: None,
+            fused: vec![],
+            priority: 0,
+            split: None,
+            drain: false,
+        };
+        graph.calls = vec![call(&graph, &PRODUCT, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
+        graph
+    }
+
+    fn lowered(two_shot: bool) -> (Plan, Lowered) {
+        let shapes = vec![CallShape { call: 0, tile: Some(vec![128, 256]), ..CallShape::default() }];
+        let plan = plan(graph(), &Options { push_tiles: true, two_shot, split_k: false, shapes, ..Options::new(3) }).unwrap();
+        let lowered = Lowered::new(&plan, 3, false).unwrap();
+        (plan, lowered)
+    }
+
+    #[test]
+    fn a_product_has_the_record_and_maps_of_what_it_sends() {
+        for two_shot in [false, true] {
+            let (plan, lowered) = lowered(two_shot);
+            let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
+            let placed = |address, layout| Placed { address, layout, element: Element::Bf16, writable: true };
+            let arguments =
+                [placed(0x10_000, layout(200, 64)), placed(0x20_000, layout(512, 64)), placed(0x40_000, layout(200, 512))];
+            let bases = [1 << 40, 2 << 40, 3 << 40];
+            let places = MessagePlaces { rank: 1, bases: &bases, offset: 0x800 };
+            let tables = lowered.bind(&plan.graph, 0x100_000, places, &arguments, &[], true).unwrap();
+            let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
+            let product = of(0);
+            assert!(product.flags.has(PUSHED_TILES) && product.flags.has(STAGED) && !of(1).flags.has(PUSHED_TILES));
+            let messages = tables.views[of(1).views as usize + OPERANDS - 1].as_messages();
+            // Four by two tiles of 32 KiB, of three ranks.
+            assert_eq!((messages.tiles, messages.bytes, messages.sources, messages.offset), (8, 32 * 1024, 3, 0x800));
+            let pushed = tables.views[product.views as usize + OPERANDS - 1].as_pushed();
+            assert_eq!((pushed.messages(), pushed.to_owner), (Messages { first: 0, ..messages }, u16::from(two_shot)));
+            assert_eq!(([pushed.rows, pushed.cols], pushed.along), ([64, 256], 2));
+            // Behind the maps of tensors, as many as were counted.
+            assert_eq!((pushed.map as usize + 6, tables.maps.len()), (tables.maps.len(), lowered.table_sizes().1));
+            for parity in 0..2 {
+                for (rank, base) in bases.iter().enumerate() {
+                    let map = &tables.maps[pushed.map as usize + 3 * parity + rank];
+                    assert_eq!(map.address, base + messages.message(parity as u32, 1, 0));
+                    assert_eq!((map.extents, map.strides[0]), ([256, 8 * 64, 1], 512));
+                }
+            }
+            // The all-reduce begins with its second task.
+            let parts = if two_shot { 3 } else { 2 };
+            assert_eq!(Part::decode(of(1).split.into()), Part { part: 1, parts });
+            // Without ranks yet the tables have the same sizes.
+            let none = lowered.bind(&plan.graph, 0x100_000, MessagePlaces::default(), &arguments, &[], true).unwrap();
+            assert_eq!((none.maps.len(), none.views.len()), (tables.maps.len(), tables.views.len()));
+        }
+    }
+}

@@ -26,6 +26,8 @@ struct Call {
     one_way: bool,
     /// Messages have signals: a word of each pair is sent.
     signalled: bool,
+    /// In two steps, by owners.
+    owned: bool,
     /// Whom a rank sends to and hears in a launch, by tile.
     flow: fn(Place, u32) -> (Which, Which),
 }
@@ -48,7 +50,7 @@ struct Lane {
 
 impl Call {
     const fn messages(self) -> Messages {
-        let sources = if self.tiles > 1 { 1 } else { self.ranks };
+        let sources = if self.tiles > 1 && !self.owned { 1 } else { self.ranks };
         Messages { offset: 0, bytes: 16 * self.pairs, tiles: self.tiles, grid: [1, 1], first: 0, sources }
     }
 
@@ -74,9 +76,10 @@ impl Call {
             thread.world.by_dependency();
         }
         for launch in 0..self.launches {
-            // A rank's own tile first: others' may run at the same time, on other workers.
+            // A rank's own tile first: others' may run at the same time, on other workers. Where a rank waits for an answer, all have one order.
+            let first = if self.owned { 0 } else { lane.rank };
             for n in 0..self.tiles {
-                self.exchange(thread, lane, Place { rank: lane.rank, tile: (lane.rank + n) % self.tiles, launch });
+                self.exchange(thread, lane, Place { rank: lane.rank, tile: (first + n) % self.tiles, launch });
             }
             if lane.lanes > 1 {
                 // The next kernel of the stream.
@@ -95,8 +98,19 @@ impl Call {
         let one_way = self.one_way && !world.lacks(Lack::ByLaunch);
         // SAFETY: (of all) as the model's memory has them.
         let exchange = unsafe { TileMessages::new(ranks, self.messages(), [place.tile; 2], one_way) };
+        if self.owned {
+            let owner = maco_abi::owner(place.tile, self.ranks);
+            let (to, from) = if owner == place.rank { (Which::None, Which::All) } else { (Which::One(owner), Which::None) };
+            self.exchange_by_signals(thread, lane, place, exchange, (to, from));
+            if lane.lanes > 1 {
+                thread.meet_lanes(lane.lanes);
+            }
+            // What comes of the owner is the result, whatever its parts were.
+            let (to, from) = if owner == place.rank { (Which::All, Which::None) } else { (Which::None, Which::One(owner)) };
+            return self.exchange_by_signals(thread, lane, place, exchange, (to, from));
+        }
         if self.signalled {
-            return self.exchange_by_signals(thread, lane, place, exchange);
+            return self.exchange_by_signals(thread, lane, place, exchange, (to, from));
         }
         // SAFETY: as above.
         assert!(unsafe { exchange.begin(thread, thread, to) });
@@ -131,9 +145,8 @@ impl Call {
     }
 
     /// The same where messages have signals.
-    fn exchange_by_signals(self, thread: &Thread, lane: Lane, place: Place, exchange: TileMessages) {
+    fn exchange_by_signals(self, thread: &Thread, lane: Lane, place: Place, exchange: TileMessages, (to, from): (Which, Which)) {
         let world = &thread.world;
-        let (to, from) = (self.flow)(place, self.ranks);
         let pairs = || (lane.lane..self.pairs).step_by(lane.lanes as usize);
         let peers = |which: Which| (0..self.ranks).filter(move |&peer| peer != place.rank && which.has(peer));
         let early = world.lacks(Lack::EarlySignal);
@@ -175,7 +188,7 @@ const fn alone(rank: u32) -> Lane {
 }
 
 const fn all_reduce(ranks: u32, pairs: u32, launches: u32) -> Call {
-    Call { ranks, tiles: 1, pairs, launches, one_way: false, signalled: false, flow: |_, _| (Which::All, Which::All) }
+    Call { ranks, tiles: 1, pairs, launches, one_way: false, signalled: false, owned: false, flow: |_, _| (Which::All, Which::All) }
 }
 
 const fn by_signals(call: Call) -> Call {
@@ -212,6 +225,18 @@ pub fn signals_of_three(lack: Option<Lack>) -> usize {
     CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 0, lack)
 }
 
+/// Two ranks in two steps, each of which owns a tile.
+pub fn owners_of_two(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { tiles: 2, owned: true, ..by_signals(all_reduce(2, 1, 3)) };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Three ranks in two steps, of which one owns the only tile: the others hear of each other by it alone.
+pub fn owner_of_three(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { owned: true, ..by_signals(all_reduce(3, 1, 3)) };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1)), |thread| CALL.run(thread, alone(2))], 1, lack)
+}
+
 /// Large tiles that one rank sends each.
 pub fn signals_of_a_gather(lack: Option<Lack>) -> usize {
     const CALL: Call = by_signals(GATHER);
@@ -241,7 +266,7 @@ pub fn all_gather(lack: Option<Lack>) -> usize {
 /// From the rank before to the one behind.
 const fn ring(ranks: u32, launches: u32) -> Call {
     let flow = |place: Place, ranks| (Which::One((place.rank + 1) % ranks), Which::One((place.rank + ranks - 1) % ranks));
-    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, signalled: false, flow }
+    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, signalled: false, owned: false, flow }
 }
 
 /// Around a ring of two.

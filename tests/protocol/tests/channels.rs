@@ -42,6 +42,8 @@ models! { message_cases:
     signals_of_three
     signals_of_a_gather
     signals_of_lanes
+    owners_of_two
+    owner_of_three
     ring_of_two
     ring_of_three
     send
@@ -127,6 +129,13 @@ lacks! { message_cases:
         Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
     lacks_of_signals_of_three: signals_of_three without
         Lack::OnePlace, Lack::OneSignal, Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Publish(Role::Signal),
+        Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
+    // One place and one signal would be enough: each message answers another one.
+    lacks_of_owners_of_two: owners_of_two without
+        Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Publish(Role::Signal),
+        Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_an_owner_of_three: owner_of_three without
+        Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Publish(Role::Signal),
         Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
     lacks_of_signals_of_a_gather: signals_of_a_gather without
         Lack::OnePlace, Lack::OneSignal, Lack::SameLaunch, Lack::EarlySignal, Lack::Mute(Role::Signal), Lack::Publish(Role::Signal),
