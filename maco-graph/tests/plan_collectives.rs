@@ -133,7 +133,11 @@ fn products_send_the_tiles_of_an_all_reduce() {
         let planned = plan(layer(true, false), &Options { schedule, ..pushing() }).unwrap();
         assert_eq!((planned.calls[1].pushed_by, planned.pushes(0)), (Some(0), Some(1)));
         assert_eq!((planned.calls[1].parts, planned.calls[1].tasks.len()), (1, 8 * 8));
-        assert!(planned.to_string().contains("one-shot, sent by #0") && planned.dot().contains("sent by #0") && planned.json().contains("pushed_by"));
+        assert!(
+            planned.to_string().contains("one-shot, sent by #0")
+                && planned.dot().contains("sent by #0")
+                && planned.json().contains("pushed_by")
+        );
     }
     let planned = plan(layer(true, false), &pushing()).unwrap();
     for task in planned.calls[1].tasks.clone() {
@@ -211,7 +215,7 @@ fn the_verifier_knows_who_may_send() {
 /// An all-reduce in two steps has one task more for each tile, of which products take the first.
 #[test]
 fn owners_add_up_in_a_task_of_their_own() {
-    use maco_abi::ExchangeTask::{Reduce, ReceiveResult, SendToOwner};
+    use maco_abi::ExchangeTask::{ReceiveResult, Reduce, SendToOwner};
     for (push_tiles, tasks) in [(false, vec![SendToOwner, Reduce, ReceiveResult]), (true, vec![Reduce, ReceiveResult])] {
         let planned = plan(layer(true, false), &Options { two_shot: true, push_tiles, ..pushing() }).unwrap();
         let call = &planned.calls[1];

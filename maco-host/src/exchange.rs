@@ -98,11 +98,7 @@ pub(crate) struct Exchange {
 /// What device code reads, where it can.
 #[derive(Debug)]
 enum Table {
-    Host {
-        missing: Box<[AtomicU32]>,
-        _fifo: Option<Box<Fifo>>,
-        table: Box<Ranks>,
-    },
+    Host { missing: Box<[AtomicU32]>, _fifo: Option<Box<Fifo>>, table: Box<Ranks> },
     Gpu(RankTable),
 }
 

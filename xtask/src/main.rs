@@ -83,6 +83,9 @@ enum Command {
     Compare(compare::Options),
     /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a `bundle --sanitize`: `dist/run.sh sanitize`
     Sanitize,
+    /// Assembles the PTX that is there, for `lint`
+    #[command(hide = true)]
+    Assemble,
     /// Takes programs out of a bundle, as `dist/run.sh` does
     #[command(hide = true)]
     Unpack {
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Command::Bundle { sanitize } => bundle::bundle(sanitize),
         Command::Compare(options) => compare::compare(&options),
         Command::Sanitize => sanitize::sanitize(),
+        Command::Assemble => packages::suites().and_then(|suites| lint::ptx::assemble(&suites)),
         Command::Unpack { archive, folder, names } => archive::unpack(&archive, &folder, &names),
     };
     match result {

@@ -95,7 +95,14 @@ pub trait Collectives: Begin {
     where
         Self::Kind: Has<Collective>,
     {
-        exchange(self, x, y, op, |_, _| Flow { to: Which::All, from: Which::All, by_plane: true, by_rank: false, one_way: false, owned: false })
+        exchange(self, x, y, op, |_, _| Flow {
+            to: Which::All,
+            from: Which::All,
+            by_plane: true,
+            by_rank: false,
+            one_way: false,
+            owned: false,
+        })
     }
 
     /// Plane r of `y` is this rank's plane of the `x` of rank r: plane r of `x` goes to rank r. The first index of both is the same, one of a grid axis of tile 1, the

@@ -51,7 +51,13 @@ impl Pushed {
         let rows = rows * u64::from(self.messages.tiles);
         let address = base + self.messages.message(parity, rank, 0);
         let plane = (rows * cols * bytes).next_multiple_of(MAP_ALIGN.into());
-        TensorMapRequest { address, element: self.element, extents: [cols, rows, 1], strides: [cols * bytes, plane], boxes: BoxShape::PLAIN }
+        TensorMapRequest {
+            address,
+            element: self.element,
+            extents: [cols, rows, 1],
+            strides: [cols * bytes, plane],
+            boxes: BoxShape::PLAIN,
+        }
     }
 }
 
@@ -243,8 +249,7 @@ mod tests {
             let (plan, lowered) = lowered(two_shot);
             let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
             let placed = |address, layout| Placed { address, layout, element: Element::Bf16, writable: true };
-            let arguments =
-                [placed(0x10_000, layout(200, 64)), placed(0x20_000, layout(512, 64)), placed(0x40_000, layout(200, 512))];
+            let arguments = [placed(0x10_000, layout(200, 64)), placed(0x20_000, layout(512, 64)), placed(0x40_000, layout(200, 512))];
             let bases = [1 << 40, 2 << 40, 3 << 40];
             let places = MessagePlaces { rank: 1, bases: &bases, offset: 0x800 };
             let tables = lowered.bind(&plan.graph, 0x100_000, places, &arguments, &[], true).unwrap();

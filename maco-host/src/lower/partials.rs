@@ -40,7 +40,9 @@ impl Partials {
         if plan.graph.calls[node.call as usize].task.collective().is_some() {
             // The first one may be tasks of another call.
             let sent = u32::from(call.pushed_by.is_some());
-            return call.exchange_task(node.part).map(|_| (None, Part { part: node.part + sent, parts: call.parts + sent }.encode(), Flags::NONE));
+            return call
+                .exchange_task(node.part)
+                .map(|_| (None, Part { part: node.part + sent, parts: call.parts + sent }.encode(), Flags::NONE));
         }
         // The parts of a tile follow one another.
         let (tile, parts) = call.tile_of(task - call.tasks.start);

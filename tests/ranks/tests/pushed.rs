@@ -65,7 +65,10 @@ fn each<E: Value + TensorElement>(world: &World, plan: impl Fn(&maco::Device, [u
                 for (at, value) in found.download().unwrap().into_iter().enumerate() {
                     let of = |bytes: &Vec<u8>| i64::from(i32::from_le_bytes(bytes[4 * at..][..4].try_into().unwrap()));
                     let expected = E::of(all.iter().map(of).sum::<i64>());
-                    assert!(value == expected, "{what} [{m}, {n}, {k}] of rank {rank} of {ranks}, launch {launch}, {at}: {value:?}, not {expected:?}");
+                    assert!(
+                        value == expected,
+                        "{what} [{m}, {n}, {k}] of rank {rank} of {ranks}, launch {launch}, {at}: {value:?}, not {expected:?}"
+                    );
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What must hold beside the tests.
 
-mod ptx;
+pub mod ptx;
 
 use std::process::Command;
 

@@ -1,6 +1,9 @@
 //! Rules and registers of every package's PTX.
 
+use std::env;
 use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use maco_build::is_only_checked;
 use maco_build::parallel;
@@ -17,6 +20,34 @@ struct Work<'a> {
     package: &'a str,
     rules: Rules,
     entry: Entry,
+}
+
+/// Where machine code is kept, by its text.
+fn folder() -> PathBuf {
+    target().join("maco/sass")
+}
+
+/// Assembles what is built so far in a process of the least priority, so that [`check`] finds it: tests leave a core idle now and then.
+pub fn begin_to_assemble() -> Result<Child, Failure> {
+    let this = env::current_exe().map_err(|source| Failure::Start { program: "cargo xtask assemble".into(), source })?;
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(this).arg("assemble").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(|source| Failure::Start { program: "nice -n 19 cargo xtask assemble".into(), source })
+}
+
+/// Assembles the PTX of each package, and says nothing: what is wrong with it, [`check`] says.
+pub fn assemble(suites: &[Suite]) -> Result<(), Failure> {
+    let assembler = fetch::ptxas()?;
+    let mut work = Vec::new();
+    for package in suites.iter().flat_map(|suite| &suite.packages).filter(|package| package.has_kernels()) {
+        for file in package.ptx().into_iter().filter(|_| !is_only_checked(&package.name)) {
+            let Ok(ptx) = fs::read_to_string(&file) else { continue }; // not built yet
+            let rules = Rules::of(&ptx);
+            work.extend(entries(&ptx)?.into_iter().map(|entry| (rules.clone(), entry)));
+        }
+    }
+    parallel::each(&work, |(_, entry)| entry.ptx.len(), |(rules, entry)| ptxas::assemble(&assembler, entry, rules, &folder()).is_ok());
+    Ok(())
 }
 
 /// Lints and assembles the PTX of each package that has kernels, and prints what each entry costs.
@@ -40,7 +71,7 @@ pub fn check(suites: &[Suite]) -> Result<(), Failure> {
         let rules = Rules::of(ptx);
         work.extend(entries(ptx)?.into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), entry }));
     }
-    let folder = target().join("maco/sass");
+    let folder = folder();
     ptxas::sweep(&folder)?;
     let assemble = |work: &Work<'_>| ptxas::assemble(&assembler, &work.entry, &work.rules, &folder);
     let assembled = parallel::each(&work, |work| work.entry.ptx.len(), assemble);
