@@ -160,6 +160,10 @@ impl WithEpilogue for Put<'_> {
                 wgmma_accumulator::chunk::<T, E, $n>(sum, shape, task, thread)
             };
         }
+        if T::WORDS > 0 {
+            // Nothing waits any more: said here, its registers are free for operands. A tile of one chunk or two does not write them.
+            consumer.pending = Pending::new();
+        }
         consumer.stage(chunk!(0));
         if chunks < 2 {
             return;
