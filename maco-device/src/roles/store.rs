@@ -102,7 +102,8 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
             others = split.known(owners, chunks / each);
             (chunk, end) = split.staged(&mut others, chunks / each, each);
         }
-        let mut sent = 0;
+        // If the CTA stops in the midst of the task, no chunks come any more.
+        let (mut sent, mut whole) = (0, true);
         loop {
             let mut group = 0;
             while group < 2 {
@@ -111,7 +112,9 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy, or there is none. The plan gave every staged result a tensor map.
                 unsafe {
-                    if self.smem.wait(self.smem.staged(source), parity(self.sent)) && chunk < chunks {
+                    let staged = self.smem.wait(self.smem.staged(source), parity(self.sent));
+                    whole &= staged;
+                    if staged && chunk < chunks {
                         let (at, chunk) = ([y.row + row, y.col + col], self.smem.chunk(source));
                         tma::store(map, at[1], at[0], y.plane, chunk);
                         if PUSHES && task.pushes() && (at[0] as u32) < y.view.rows && (at[1] as u32) < y.view.cols {
@@ -140,7 +143,7 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
         self.free(self.sent - 1);
         // Not `.read`: a signal follows, and the data must be in global memory before it.
         tma::wait_all();
-        if PUSHES && task.pushes() {
+        if PUSHES && whole && task.pushes() {
             let inside = [y.view.rows - y.row as u32, y.view.cols - y.col as u32];
             let tile = [inside[0].min(shape.rows()), inside[1].min(shape.columns())];
             // SAFETY: as above; nothing of this thread is under way.

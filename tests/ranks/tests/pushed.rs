@@ -2,9 +2,11 @@
 
 mod support;
 
-use maco::{CallShape, PlanOptions, TensorElement, bf16};
+use std::time::Duration;
+
+use maco::{CallShape, Communicator, Device, Fault, PlanOptions, TensorElement, bf16};
 use ranks::pushed::{of_bf16, of_f32};
-use support::{Value, World, everywhere, number, short};
+use support::{Value, World, alone, are_there, everywhere, number, short};
 
 everywhere!(halves, whole);
 
@@ -82,4 +84,52 @@ fn products(x: &[i64], w: &[i64], [m, n, k]: [u64; 3]) -> Vec<i64> {
     let w: Vec<Vec<i8>> = (0..n).map(|column| row(w, column)).collect();
     let dot = |a: &[i8], b: &[i8]| a.iter().zip(b).map(|(a, b)| i64::from(a * b)).sum::<i64>();
     (0..m).flat_map(|at| w.iter().map(|column| dot(&row(x, at), column)).collect::<Vec<i64>>()).collect()
+}
+
+/// A product of rank 0 stops in the midst of a tile. Nobody is told that the tile is there: all ranks have errors, those of others name rank 0, and all go on when they have
+/// recovered.
+fn a_product_that_stops(device: fn(&Communicator) -> Device) {
+    let results = Communicator::threads(2, |communicator| {
+        let device = device(&communicator);
+        let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
+        let shapes = vec![shape(0, [128, 256]), shape(1, [64, 256]), shape(2, [128, 256]), shape(3, [64, 256])];
+        let deadline = Duration::from_millis(if communicator.rank() == 0 { 200 } else { 1500 });
+        let options = PlanOptions::new().communicator(communicator.clone()).pipelined(true).shapes(shapes).deadline(deadline);
+        let plan = of_bf16::plan_with(&device, of_bf16::Dims { M: 128, N: 256, K: 64 }, &options).unwrap();
+        assert_eq!(plan.graph().pushes(0), Some(1));
+        let ones = |rows| device.upload(&vec![bf16::ONE; rows as usize * 64], [rows, 64]).unwrap();
+        let (x, w) = (ones(128), ones(256));
+        let run = || {
+            let [mut y, mut other] = [(); 2].map(|()| device.zeros::<bf16>([128, 256]).unwrap());
+            plan.run(&x, &w, &mut y, &mut other)?;
+            assert!([y, other].iter().all(|sums| sums.download().unwrap().iter().all(|sum| sum.to_f32() == 128.0)));
+            Ok::<(), maco::Error>(())
+        };
+        run().unwrap();
+        if communicator.rank() == 0 {
+            plan.inject(Some(Fault::ExtraBytes(plan.graph().calls[0].tasks.start))).unwrap();
+        }
+        let error = run().unwrap_err().to_string();
+        plan.inject(None).unwrap();
+        plan.recover().unwrap();
+        (0..3).for_each(|_| run().unwrap());
+        error
+    });
+    let errors = results.unwrap();
+    assert!(errors[0].contains("linear"), "{}", errors[0]);
+    assert!(errors[1].contains(" waits for rank 0 "), "{}", errors[1]);
+}
+
+#[test]
+fn a_product_that_stops_tells_nobody() {
+    a_product_that_stops(|_| Device::cpu_with(2));
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_product_that_stops_tells_nobody() {
+    let _alone = alone();
+    if are_there(2) {
+        a_product_that_stops(|communicator| Device::gpu(communicator.local_rank()).unwrap());
+    }
 }
