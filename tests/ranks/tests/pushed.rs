@@ -11,8 +11,12 @@ use support::{Value, World, alone, are_there, everywhere, number, short};
 everywhere!(halves, whole);
 
 /// Rows that end in a tile, of the product or of the all-reduce; several tiles, and one product.
-fn shapes() -> &'static [[u64; 3]] {
-    if short() { &[[200, 256, 72]] } else { &[[200, 512, 72], [65, 256, 136]] }
+fn shapes(world: &World) -> &'static [[u64; 3]] {
+    match () {
+        () if short() => &[[200, 256, 72]],
+        () if world.device.is_gpu() => &[[200, 512, 72], [65, 256, 136]],
+        () => &[[200, 256, 40], [65, 256, 24]],
+    }
 }
 
 fn halves(world: &World) {
@@ -40,7 +44,7 @@ fn each<E: Value + TensorElement>(world: &World, plan: impl Fn(&maco::Device, [u
     let columns = if size_of::<E>() == 4 { 128 } else { 256 };
     let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
     let shapes_of_calls = vec![shape(0, [128, 256]), shape(1, [64, 256]), shape(2, [64, columns]), shape(3, [64, 64])];
-    for &[m, n, k] in shapes() {
+    for &[m, n, k] in shapes(world) {
         let options = world.options.clone().shapes(shapes_of_calls.clone());
         let (pushes, mut run) = plan(device, [m, n, k], &options);
         let (none, mut sent) = plan(device, [m, n, k], &options.clone().push_tiles(false));
