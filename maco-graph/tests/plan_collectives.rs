@@ -222,11 +222,45 @@ fn owners_add_up_in_a_task_of_their_own() {
         assert_eq!((call.pushed_by.is_some(), call.tasks.len()), (push_tiles, tasks.len() * 8 * 8));
         for (n, task) in call.tasks.clone().enumerate() {
             let part = planned.tasks[task as usize].part;
-            assert_eq!((part as usize, call.exchange_task(part)), (n % tasks.len(), Some(tasks[n % tasks.len()])));
+            assert_eq!((part as usize, call.exchange_task(n as u32, part)), (n % tasks.len(), Some(tasks[n % tasks.len()])));
             // Between them the worker has another task.
             let (worker, at) = home(&planned, task);
             assert_eq!(part > 0, planned.lists.of(worker)[..at].contains(&(task - 1)));
         }
         assert!(planned.to_string().contains("two-shot"));
+    }
+}
+
+/// Of a product whose last tiles are split the first tiles of the all-reduce are sent, as many as whole tiles of the product make; the others are sent by tasks.
+#[test]
+fn whole_tiles_of_a_split_product_are_sent() {
+    for whole in 1..32 {
+        let mut build = Build::default();
+        let (x, w) = (build.input("x", &[1100, 256]), build.input("w", &[2048, 256]));
+        let (part, sum) = (build.temp("part", &[1100, 2048]), build.tensor("sum", TensorKind::Out, &[1100, 2048]));
+        build.call(&STAGED_GEMM, &[x, w, part]);
+        build.call(&LARGE, &[part, sum]);
+        let mut options = pushing();
+        (options.shapes[0].split, options.shapes[0].whole) = (Some(2), whole);
+        let planned = plan(build.0, &options).unwrap();
+        let (product, call) = (&planned.calls[0], &planned.calls[1]);
+        assert_eq!((product.whole, call.pushed_by), (whole, Some(0)));
+        // Nine rows of tiles of the product, whose columns follow one another; two tiles of the all-reduce are one of it, but for the last row.
+        let sent = |down: u32, right: u32| right * 9 + down < whole;
+        let mut tiles = 0;
+        for (n, task) in (0..).zip(call.tasks.clone()) {
+            let [row, col, _] = planned.tasks[task as usize].coord;
+            let pushed = call.is_pushed(n);
+            tiles += u32::from(pushed);
+            assert_eq!(planned.pushes_tile(0, [row / 2, col, 0]), pushed, "{whole}: {row}, {col}");
+            assert!(sent(row / 2, col) || !pushed);
+            assert_eq!(
+                call.exchange_task(n, planned.tasks[task as usize].part) == Some(maco_abi::ExchangeTask::Receive),
+                pushed || n >= call.whole && (n - call.whole) % 2 == 1
+            );
+        }
+        // Sixteen rows of the all-reduce are eight of the product: what is behind them in the first columns is sent by tasks.
+        assert_eq!(tiles, call.whole);
+        assert!(tiles > 0 && tiles <= 2 * whole, "{whole}: {tiles}");
     }
 }

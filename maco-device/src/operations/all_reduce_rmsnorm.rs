@@ -1,7 +1,7 @@
 //! An all-reduce with what a transformer layer has behind it: the residual connection and its RMSNorm.
 //!
 //! A task has one row, which all threads of the CTA share: each adds the residual to its blocks as they come, and squares them. When the squares of all are added up, each
-//! scales its own blocks of the sum. Those of its first turn it has in registers, with their weights; others it reads again from the L2 cache. So no row is too long.
+//! reads its own blocks of the sum again, which are in the L2 cache, and scales them. So no row is too long for registers.
 
 use crate::data::element::Element;
 use crate::data::exchange::{across, eight};
@@ -44,9 +44,8 @@ impl SimtConsumer {
         let mut turns = self.turns(y, inputs.wide() & sum.wide() & y.wide() & inputs.covers(y.rows(), cols));
         let (wide_residual, wide_weight, wide_sum, wide_y) = (residual.wide(), weight.wide(), sum.wide(), y.wide());
         let mut squares = 0.0f32;
-        let mut first = ([E::Eight::default(); T], [E::Eight::default(); T]);
-        let ahead = |turn: &Turn<T>| [turns.load(residual, wide_residual, turn), turns.load(weight, wide_weight, turn)];
-        let keep = |turn: &Turn<T>, [residual, weights]: [[E::Eight; T]; 2], values: Values<E, T>| {
+        let ahead = |turn: &Turn<T>| turns.load(residual, wide_residual, turn);
+        let keep = |turn: &Turn<T>, residual: [E::Eight; T], values: Values<E, T>| {
             let mut sums = values;
             let mut n = 0;
             while n < T {
@@ -58,9 +57,6 @@ impl SimtConsumer {
                 }
                 n += 1;
             }
-            if turn.number[0] == self.thread {
-                first = (sums.map(E::close), weights);
-            }
             // SAFETY: tiles of one grid do not overlap.
             unsafe { turns.put(sum, wide_sum, turn, sums) };
         };
@@ -69,11 +65,7 @@ impl SimtConsumer {
         let scale = scale(self.total(squares), cols, epsilon);
         while arrived && turns.any() {
             let turn = turns.next::<T>();
-            let (values, weights) = if turn.number[0] == self.thread {
-                first
-            } else {
-                (turns.load(sum, wide_sum, &turn), turns.load(weight, wide_weight, &turn))
-            };
+            let (values, weights) = (turns.load(sum, wide_sum, &turn), turns.load(weight, wide_weight, &turn));
             let made = core::array::from_fn(|n| {
                 let (v, w) = (E::open(values[n]), E::open(weights[n]));
                 core::array::from_fn(|at| scaled(v[at], w[at], scale))

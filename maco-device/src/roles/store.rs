@@ -10,7 +10,7 @@ use crate::hardware::{mbarrier, memory, tma};
 use crate::operations::pushed_tiles;
 use crate::operations::staging::{buffer, parity};
 use crate::role::{Role, Sharing};
-use crate::shared_memory::SharedMemory;
+use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 use crate::sync::tensor_map_cache::TensorMapCache;
 use maco_abi::{self as abi, BOX};
 
@@ -102,8 +102,7 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
             others = split.known(owners, chunks / each);
             (chunk, end) = split.staged(&mut others, chunks / each, each);
         }
-        // If the CTA stops in the midst of the task, no chunks come any more.
-        let (mut sent, mut whole) = (0, true);
+        let mut sent = 0;
         loop {
             let mut group = 0;
             while group < 2 {
@@ -112,9 +111,7 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy, or there is none. The plan gave every staged result a tensor map.
                 unsafe {
-                    let staged = self.smem.wait(self.smem.staged(source), parity(self.sent));
-                    whole &= staged;
-                    if staged && chunk < chunks {
+                    if self.smem.wait(self.smem.staged(source), parity(self.sent)) && chunk < chunks {
                         let (at, chunk) = ([y.row + row, y.col + col], self.smem.chunk(source));
                         tma::store(map, at[1], at[0], y.plane, chunk);
                         if PUSHES && task.pushes() && (at[0] as u32) < y.view.rows && (at[1] as u32) < y.view.cols {
@@ -143,7 +140,8 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
         self.free(self.sent - 1);
         // Not `.read`: a signal follows, and the data must be in global memory before it.
         tma::wait_all();
-        if PUSHES && whole && task.pushes() {
+        // If the CTA was let through in the midst of the task, chunks are anything: nobody is told of them. Who made them so saw the word before it handed them over.
+        if PUSHES && task.pushes() && self.smem.halted() < FALL_THROUGH {
             let inside = [y.view.rows - y.row as u32, y.view.cols - y.col as u32];
             let tile = [inside[0].min(shape.rows()), inside[1].min(shape.columns())];
             // SAFETY: as above; nothing of this thread is under way.

@@ -41,7 +41,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
             if is_collective(node.call) {
                 let kind = graph.calls[events.tasks[producer as usize].call as usize].task.kind;
                 let stores = matches!(kind, TaskKind::Gemm { .. });
-                let sent = u32::from(calls[node.call as usize].pushed_by.is_some());
+                let own = &calls[node.call as usize];
+                let sent = u32::from(own.is_pushed(task as u32 - own.tasks.start));
                 let rounds = u32::from(stores) + sent + node.part;
                 comes[task] = behind + rounds * options.workers;
                 worker[task] = match node.part {

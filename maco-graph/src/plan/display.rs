@@ -185,12 +185,13 @@ impl Plan {
 
 /// How the tiles of a collective go: `  two-shot, sent by #1`.
 fn exchange(planned: &PlannedCall) -> String {
-    let way = match planned.exchange_task(0) {
+    let way = match planned.exchange_task(0, 0) {
         None => return String::new(),
         Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
         Some(_) => "one-shot",
     };
     match planned.pushed_by {
+        Some(by) if planned.whole > 0 => format!("  {way}, {} tiles sent by #{by}, others by tasks", planned.whole),
         Some(by) => format!("  {way}, sent by #{by}"),
         None => format!("  {way}, sent by tasks"),
     }

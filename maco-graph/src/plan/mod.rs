@@ -18,7 +18,7 @@
 //! - `scheduler_partition` divides the tasks among schedulers;
 //! - `verify` checks the result with arithmetic of its own.
 
-use maco_abi::{AXES, ExchangeTask, MAX_SCHEDULERS, MAX_WORKERS};
+use maco_abi::{AXES, ExchangeTask, MAX_SCHEDULERS, MAX_WORKERS, Part};
 
 mod assignment;
 mod candidate_plan;
@@ -236,7 +236,8 @@ pub struct PlannedCall {
     /// Prologue fusion: the call, an RMSNorm or a unary element-wise one, that every task of this call applies to its operand A before it
     /// multiplies. That call has no tasks of its own.
     pub prologue: Option<u32>,
-    /// Of an all-reduce: the GEMM whose tasks send its tiles to the other ranks as they store them. Its own tasks receive only.
+    /// Of an all-reduce: the GEMM whose tasks send its tiles to the other ranks as they store them. Its own tasks receive only. Of a GEMM that is split in part it is the first
+    /// [`PlannedCall::whole`] tiles that are sent so.
     pub pushed_by: Option<u32>,
 }
 
@@ -246,10 +247,22 @@ impl PlannedCall {
         self.split_k().tile_of(n)
     }
 
-    /// Of a collective whose tiles go with signals: what the task does that is part `part` of a tile.
-    pub fn exchange_task(&self, part: u32) -> Option<ExchangeTask> {
-        let sent = u32::from(self.pushed_by.is_some());
-        (self.parts + sent > 1).then(|| ExchangeTask::of(part + sent, self.parts + sent))
+    /// Of a collective: whether the tile of its `n`-th task is sent by a GEMM.
+    pub fn is_pushed(&self, n: u32) -> bool {
+        self.pushed_by.is_some() && (self.whole == 0 || self.tile_of(n).0 < self.whole)
+    }
+
+    /// Of a collective whose tiles go with signals: which part of how many its `n`-th task is, which is part `part` of those that its tile has left: see
+    /// [`ExchangeTask`].
+    pub fn exchange_part(&self, n: u32, part: u32) -> Option<Part> {
+        let sent = u32::from(self.is_pushed(n));
+        let parts = self.tile_of(n).1 + sent;
+        (parts > 1).then_some(Part { part: part + sent, parts })
+    }
+
+    /// The same as what the task does.
+    pub fn exchange_task(&self, n: u32, part: u32) -> Option<ExchangeTask> {
+        self.exchange_part(n, part).map(|Part { part, parts }| ExchangeTask::of(part, parts))
     }
 
     fn split_k(&self) -> split_k::SplitK {
@@ -409,10 +422,11 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         let site = check::call(&graph, index)?;
         let mut choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
         choice.settle(&mut graph.calls[index]);
-        let pushed_by = if options.push_tiles { pushed_tiles::pushed_by(&graph, index, &choice, &calls) } else { None };
-        if pushed_by.is_some() {
-            // It has no tasks that send.
-            choice.split_k.parts -= 1;
+        let mut pushed_by = None;
+        if options.push_tiles
+            && let Some((product, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
+        {
+            (pushed_by, choice.split_k) = (Some(product), tasks);
         }
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;

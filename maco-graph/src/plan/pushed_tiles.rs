@@ -6,19 +6,62 @@ use maco_abi::{BOX, ExchangeTask, OPERANDS, columns};
 
 use super::PlannedCall;
 use super::region::tensor_of;
+use super::schedule::{for_each_tile, position};
+use super::split_k::SplitK;
 use super::tile_selection::Choice;
 use crate::ir::{Call, Graph, View};
 use crate::spec::{Access, Collective, Index, TaskKind, TensorParam};
 
-/// The GEMM that sends the tiles of call `index`, which has the tiles of `choice`; `calls` are those before it.
-pub(super) fn pushed_by(graph: &Graph, index: usize, choice: &Choice, calls: &[PlannedCall]) -> Option<u32> {
+/// The GEMM that sends tiles of call `index`, which has the tiles of `choice`, and the tasks that each of these has left; `calls` are those before it.
+pub(super) fn pushed_by(graph: &Graph, index: usize, choice: &Choice, calls: &[PlannedCall]) -> Option<(u32, SplitK)> {
     let call = &graph.calls[index];
     if !choice.is_signalled(call) {
         return None;
     }
     let producer = producer(graph, index)?;
+    let planned = &calls[producer as usize];
     let free = calls.iter().all(|other| other.pushed_by != Some(producer));
-    (free && fits(graph, call, choice.tile, producer, &calls[producer as usize])).then_some(producer)
+    if !free || !fits(graph, call, choice.tile, producer, planned) {
+        return None;
+    }
+    let parts = choice.split_k.parts;
+    if planned.parts == 1 {
+        return Some((producer, SplitK { whole: 0, parts: parts - 1 }));
+    }
+    let whole = tiles_of_whole(planned, [choice.tile[0], choice.tile[1]], [choice.grid[0], choice.grid[1]]);
+    // The other tiles have one task more: of two that send and receive, the first.
+    (whole > 0 && parts == ExchangeTask::ONE_SHOT).then_some((producer, SplitK { whole, parts }))
+}
+
+/// How many tiles of an all-reduce, the first ones in task order, are made by tasks of `product` that make a whole tile, of which no other tile is a part. The tiles of
+/// the all-reduce are `tile`, in a grid of `grid`.
+fn tiles_of_whole(product: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 {
+    let mut whole = grid[0] * grid[1];
+    loop {
+        let mut first = whole;
+        let mut at = 0;
+        for_each_tile([grid[0], grid[1], 1], |[row, col, _]| {
+            let of = [row * tile[0] / product.tile[0], col * tile[1] / product.tile[1]];
+            if at < first && !(position(product.grid[0], product.grid[1], of) < product.whole && are_first(product, of, tile, grid, whole))
+            {
+                first = at;
+            }
+            at += 1;
+        });
+        if first == whole {
+            return whole;
+        }
+        whole = first;
+    }
+}
+
+/// Whether the tiles of an all-reduce that tile `of` of `product` is made of are among the first `whole`.
+fn are_first(product: &PlannedCall, of: [u32; 2], tile: [u32; 2], grid: [u32; 2], whole: u32) -> bool {
+    let along = |axis: usize| {
+        let each = product.tile[axis] / tile[axis];
+        of[axis] * each..grid[axis].min((of[axis] + 1) * each)
+    };
+    along(0).all(|row| along(1).all(|col| position(grid[0], grid[1], [row, col]) < whole))
 }
 
 /// The one call before `index`, an all-reduce, that writes what it reads.
@@ -50,7 +93,9 @@ fn fits(graph: &Graph, call: &Call, tile: [u32; maco_abi::AXES], producer: u32, 
     let [height, breadth] = [x.axes[0].extent, x.axes[1].extent];
     // One accumulator, stored once, by one task.
     matches!(product.task.kind, TaskKind::Gemm { splits_k: true })
-        && planned.parts == 1
+        && (planned.parts == 1 || planned.whole > 0)
+        && planned.grid.len() == 2
+        && [*down, *right] == [0, 1]
         && !planned.grid.contains(&0)
         && product.operands.len() < OPERANDS
         && x == y
@@ -85,6 +130,20 @@ impl super::Plan {
         self.calls.iter().position(|call| call.pushed_by == Some(product)).map(|call| call as u32)
     }
 
+    /// Whether the task of call `product` whose tile is at `coord` sends tiles of an all-reduce.
+    pub fn pushes_tile(&self, product: u32, coord: [u32; maco_abi::AXES]) -> bool {
+        let Some(call) = self.pushes(product) else { return false };
+        let (planned, product) = (&self.calls[call as usize], &self.calls[product as usize]);
+        planned.whole == 0
+            || are_first(
+                product,
+                [coord[0], coord[1]],
+                [planned.tile[0], planned.tile[1]],
+                [planned.grid[0], planned.grid[1]],
+                planned.whole,
+            )
+    }
+
     /// Whether the tiles of `call` are sent as its plan says: by nobody but its own tasks, or by the tasks of a GEMM that makes them and nothing else.
     pub(super) fn pushed_tiles_hold(&self, call: u32) -> bool {
         let planned = &self.calls[call as usize];
@@ -94,7 +153,22 @@ impl super::Plan {
         let graph = &self.graph;
         producer(graph, call as usize) == Some(by)
             && self.pushes(by) == Some(call)
-            && planned.parts < ExchangeTask::TWO_SHOT
+            && if self.calls[by as usize].parts == 1 {
+                planned.whole == 0 && planned.parts < ExchangeTask::TWO_SHOT
+            } else {
+                planned.whole > 0 && planned.parts == ExchangeTask::ONE_SHOT && self.whole_tiles_are_pushed(call, by)
+            }
             && fits(graph, &graph.calls[call as usize], tile, by, &self.calls[by as usize])
+    }
+
+    /// Whether each tile of `call` that has no task which sends is one that a task of `by` makes as a whole, and which it sends.
+    fn whole_tiles_are_pushed(&self, call: u32, by: u32) -> bool {
+        let (planned, product) = (&self.calls[call as usize], &self.calls[by as usize]);
+        self.tasks[planned.tasks.start as usize..planned.tasks.end as usize].iter().zip(0..).all(|(task, n)| {
+            let of = [0, 1].map(|axis| task.coord[axis] * planned.tile[axis] / product.tile[axis]);
+            let makes = product.tasks.clone().filter(|&other| self.tasks[other as usize].coord[..2] == of);
+            let pushed = self.pushes_tile(by, [of[0], of[1], 0]);
+            pushed == planned.is_pushed(n) && (!pushed || makes.count() == 1)
+        })
     }
 }

@@ -72,6 +72,12 @@ pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])
     }
 }
 
+/// The place of tile `row`, `column` in the order of [`for_each_tile`], of a grid of two axes.
+pub(super) fn position(rows: u32, columns: u32, [row, column]: [u32; 2]) -> u32 {
+    let first = row / ROWS * ROWS;
+    first * columns + column * ROWS.min(rows - first) + row % ROWS
+}
+
 /// Drains: ranges of the tasks of drained calls. Neighbouring ranges are merged, since each drain costs every worker a ticket, but not those of
 /// `.drain()` with those that the planner made dynamic. `order` is that of the calls.
 pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedule: Schedule) -> Vec<Range<u32>> {

@@ -38,6 +38,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         return Err(too_many(&plan.graph, "descriptors", total as u64, MOST_TASKS.into()));
     }
     let flags = flags(plan);
+    let mut pushes = vec![false; plan.calls.len()];
+    plan.calls.iter().filter_map(|call| call.pushed_by).for_each(|product| pushes[product as usize] = true);
     let sole = sole(plan);
     let mut made = Lists {
         descriptors: Vec::with_capacity(total),
@@ -54,6 +56,9 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             descriptor.coord[2] = chunk.unwrap_or(descriptor.coord[2]);
             descriptor.split = split;
             descriptor.flags |= flags;
+        }
+        if pushes[call] && plan.pushes_tile(call as u32, plan.tasks[task as usize].coord) {
+            descriptor.flags |= PUSHED_TILES;
         }
         // Copies are ordered through device memory, where edges inside a worker leave no signal: consumers wait for those and load directly.
         let waits_for_own_worker = || plan.waits_of(task).iter().any(|wait| plan.worker_edges.contains(task, wait.counter));
@@ -229,8 +234,7 @@ fn flags(plan: &Plan) -> Vec<Flags> {
             Some(None) => RMSNORM_PROLOGUE,
             Some(Some(_)) => ELEMENTWISE_PROLOGUE,
         };
-        let pushes = if plan.pushes(index as u32).is_some() { PUSHED_TILES } else { Flags::NONE };
-        early | warp_task | copied | ring | preloads | prologue | pushes | signal_flags
+        early | warp_task | copied | ring | preloads | prologue | signal_flags
     });
     flags.collect()
 }

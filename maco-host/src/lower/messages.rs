@@ -93,7 +93,7 @@ impl PlanMessages {
             let bytes = match collective {
                 Collective::Channel(Channel::Memory) => data,
                 // Who sends is not who receives: signals.
-                _ if planned.exchange_task(0).is_some() => data,
+                _ if planned.exchange_task(0, 0).is_some() => data,
                 // The signal behind it, in a line of its own.
                 Collective::Channel(Channel::Port) => data.next_multiple_of(16) + 16,
                 // A word of flag with each word of data.
@@ -118,7 +118,7 @@ impl PlanMessages {
             if let Some(by) = planned.pushed_by {
                 // The planner pushes tiles of so many.
                 let tile = [rows as u16, cols as u16];
-                let to_owner = planned.exchange_task(0) == Some(ExchangeTask::Reduce);
+                let to_owner = planned.exchange_task(0, 0) == Some(ExchangeTask::Reduce);
                 made.pushed.push(Pushed { at: views[by as usize] as usize + OPERANDS - 1, messages, element, tile, to_owner });
             }
             made.calls.push((*own as usize + OPERANDS - 1, messages, planned.tasks.clone()));

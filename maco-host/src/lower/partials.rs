@@ -38,11 +38,8 @@ impl Partials {
         let node = &plan.tasks[task as usize];
         let call = &plan.calls[node.call as usize];
         if plan.graph.calls[node.call as usize].task.collective().is_some() {
-            // The first one may be tasks of another call.
-            let sent = u32::from(call.pushed_by.is_some());
-            return call
-                .exchange_task(node.part)
-                .map(|_| (None, Part { part: node.part + sent, parts: call.parts + sent }.encode(), Flags::NONE));
+            let part = call.exchange_part(task - call.tasks.start, node.part);
+            return part.map(|part| (None, part.encode(), Flags::NONE));
         }
         // The parts of a tile follow one another.
         let (tile, parts) = call.tile_of(task - call.tasks.start);

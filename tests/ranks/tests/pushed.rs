@@ -4,11 +4,11 @@ mod support;
 
 use std::time::Duration;
 
-use maco::{CallShape, Communicator, Device, Fault, PlanOptions, TensorElement, bf16};
+use maco::{AllReduce, CallShape, Communicator, Device, Fault, PlanOptions, TensorElement, bf16};
 use ranks::pushed::{of_bf16, of_f32};
 use support::{Value, World, alone, are_there, everywhere, number, short};
 
-everywhere!(halves, whole);
+everywhere!(halves, whole, in_parts);
 
 /// Rows that end in a tile, of the product or of the all-reduce; several tiles, and one product.
 fn shapes(world: &World) -> &'static [[u64; 3]] {
@@ -33,6 +33,38 @@ fn whole(world: &World) {
         let pushed = [1, 3].map(|call| plan.graph().calls[call].pushed_by.is_some());
         (pushed, Box::new(move |x, w, y, other| plan.run(x, w, y, other).map(drop)))
     });
+}
+
+/// A product of six tiles of which the last two are split: it sends the first ones, tasks the others.
+fn in_parts(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let device = &world.device;
+    let [m, n, k] = [328, 512, 136];
+    let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
+    let product = CallShape { split: Some(2), whole: 4, ..shape(0, [128, 256]) };
+    let options = world.options.clone().shapes(vec![product, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 64])]);
+    let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &options.all_reduce(AllReduce::OneShot)).unwrap();
+    if world.pushes && ranks > 1 {
+        assert_eq!((plan.graph().calls[1].pushed_by, plan.graph().calls[1].whole), (Some(0), 8));
+    }
+    let [mut y, mut other] = [(); 2].map(|()| device.zeros::<bf16>([m, n]).unwrap());
+    for launch in 0..3 {
+        // Row r of x and row c of w are equal numbers, so that their product is known.
+        let [a, b] = [rank + launch, 1].map(|salt| move |row: u64| ((row + u64::from(salt)) % 3) as i64 - 1);
+        let rows = |count: u64, of: &dyn Fn(u64) -> i64| {
+            let values: Vec<bf16> = (0..count * k).map(|at| bf16::of(if at % k < 8 { of(at / k) } else { 0 })).collect();
+            device.upload(&values, [count, k]).unwrap()
+        };
+        let (x, w) = (rows(m, &a), rows(n, &b));
+        plan.run(&x, &w, &mut y, &mut other).unwrap();
+        for (found, what) in [(&y, "in parts"), (&other, "of other tiles")] {
+            for (at, value) in (0..).zip(found.download().unwrap()) {
+                let of = |rank: u32| 8 * (((at / n + u64::from(rank + launch)) % 3) as i64 - 1) * b(at % n);
+                let expected = bf16::of((0..ranks).map(of).sum());
+                assert!(value == expected, "{what}, of rank {rank} of {ranks}, launch {launch}, {at}: {value:?}, not {expected:?}");
+            }
+        }
+    }
 }
 
 type Run<E> = Box<dyn FnMut(&maco::Tensor<E>, &maco::Tensor<E>, &mut maco::Tensor<E>, &mut maco::Tensor<E>) -> Result<(), maco::Error>>;
