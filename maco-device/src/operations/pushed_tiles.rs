@@ -3,7 +3,7 @@
 //!
 //! Where messages lie is [`maco_abi::PushedTiles`]'; when their places are used again, and what signals are, is [`TileMessages`]'.
 
-use crate::channel::{RankView, TileMessages, Which};
+use crate::channel::{TileMessages, Which};
 use crate::data::task::Task;
 use crate::hardware::{fence, tma};
 use crate::operations::collective::system;
@@ -17,15 +17,15 @@ use maco_abi::{MapIndex, PushedTiles};
 /// As of [`tma::store`]; the task pushes, and the box begins inside the result.
 #[inline(always)]
 pub(crate) unsafe fn store_box(maps: &mut TensorMapCache, task: Task, at: [i32; 2], shared: u32) {
-    let (RankView { rank, ranks, launch, .. }, tiles) = task.pushed();
+    let (ranks, tiles) = task.pushed();
     let (tile, [row, col]) = tiles.place(at.map(|at| at as u32));
-    let first = tiles.map + launch % 2 * ranks;
+    let first = tiles.map + ranks.launch % 2 * ranks.ranks;
     let row = tile * u32::from(tiles.rows) + row;
     let mut n = 1;
-    while n < ranks {
+    while n < ranks.ranks {
         // Ranks send to different ones at a time.
-        let peer = if rank + n < ranks { rank + n } else { rank + n - ranks };
-        if tiles.goes_to(tile, peer, ranks) {
+        let peer = ranks.behind(n);
+        if tiles.goes_to(tile, peer, ranks.ranks) {
             let map = maps.get::<1>(MapIndex::new(first + peer, true));
             // SAFETY: passed on from the caller. The plan has a map for each parity and rank; a place is used again as in `TileMessages`.
             unsafe { tma::store(map, col as i32, row as i32, 0, shared) };
