@@ -100,6 +100,9 @@ impl Bench {
             }
         }
         assembler::replace(&self.ptxas, &clone.target().join("maco/ptxas"), &self.log())?;
+        // Cargo leaves its tag in a folder that it makes itself; without it the clone's builds would be taken for those of the target folder around it.
+        let tag = clone.target().join("CACHEDIR.TAG");
+        fs::write(&tag, "Signature: 8a477f597d28d172789f06886806bc55\n").map_err(Failure::io("write", &tag))?;
         let tools = clone.target().join("tools");
         fs::create_dir_all(&tools).map_err(Failure::io("create", &tools))?;
         for tool in self.tools.iter().filter(|tool| tool.is_file()) {
