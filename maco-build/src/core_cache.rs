@@ -41,7 +41,8 @@ pub const FLAGS: [&str; 10] = [
 
 /// Where `core` of this toolchain is, or will be.
 fn directory(toolchain: &Toolchain) -> PathBuf {
-    let key = fingerprint([&toolchain.version.verbose, &*toolchain.library.to_string_lossy()].into_iter().chain(FLAGS));
+    // The last word is how `rustc` below is called: a `core` that was compiled in another way has another folder, and cargo compiles anew what was compiled against it.
+    let key = fingerprint([&toolchain.version.verbose, &*toolchain.library.to_string_lossy()].into_iter().chain(FLAGS).chain(["remapped"]));
     cache_dir().join("core").join(format!("{}-{key:016x}", toolchain.version.series()))
 }
 

@@ -179,7 +179,7 @@ fn ask_as_dependent(toolchain: &Toolchain, user: &User, workspace: &Workspace) -
     }
     write(&manifest, table.to_string())?;
     write(&directory.join("src/lib.rs"), "")?;
-    workspace.copy_lock(&directory)?;
+    workspace.copy_lock(&directory, &user.name)?;
     metadata(|| {
         let mut command = toolchain.cargo_command();
         command.current_dir(&user.root).args(["metadata", "--manifest-path"]).arg(&manifest);

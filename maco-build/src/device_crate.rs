@@ -42,7 +42,7 @@ impl DeviceCrate {
         let manifest = directory.join("Cargo.toml");
         write(&manifest, manifest_text(&name, &package.version, &library, dependencies, &workspace.patch))?;
         write(&directory.join("src/lib.rs"), root_text(kernels)?)?;
-        workspace.copy_lock(&directory)?;
+        workspace.copy_lock(&directory, &package.name)?;
         let features = dependencies.features.iter().filter(|feature| package.features.contains(feature)).cloned().collect();
         Ok(DeviceCrate { manifest, library, features })
     }

@@ -27,6 +27,8 @@ pub(crate) enum Device<'a> {
 /// `maco/profile/ENTRY.ptx` where there is code that records; beside each, `ENTRY.cubin` if there was an assembler. The macro of a
 /// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none.
 ///
+/// `maco.ptx` and `maco_profile.ptx` are all entries with lines of the source and comments, which programs do not carry: for who looks at the code.
+///
 /// `maco_plain.rs` is a slice of the names and the PTX of all plain kernels: entries that no macro of MACO made. Programs that launch
 /// such kernels themselves include it; without device code it is empty.
 pub(crate) fn write(out: &Path, device: Device<'_>) -> Result<(), Error> {
@@ -37,6 +39,9 @@ pub(crate) fn write(out: &Path, device: Device<'_>) -> Result<(), Error> {
         let same = maco.map_or_else(String::new, |maco| format!(".of_version({maco:?})"));
         create_dir(&folder)?;
         write_file(&out.join("maco.ptx"), &code.ptx)?;
+        if let Some(profiled) = profiled {
+            write_file(&out.join("maco_profile.ptx"), &profiled.ptx)?;
+        }
         let mut recording = BTreeMap::new();
         for embeddable in profiled.into_iter().flat_map(|code| &code.entries) {
             recording.insert(&*embeddable.entry.name, module(&folder.join("profile"), embeddable)?);
@@ -77,8 +82,8 @@ pub(crate) fn empty(out: &Path) -> Result<(), Error> {
 /// One module: PTX, and machine code if there is any and it is wanted, in files in `folder`, with the hash of the text.
 fn module(folder: &Path, Embeddable { entry, cubin }: &Embeddable) -> Result<String, Error> {
     let file = |extension| folder.join(format!("{}.{extension}", entry.name));
-    let ptx = file("ptx");
-    write_file(&ptx, &entry.ptx)?;
+    let (ptx, code) = (file("ptx"), entry.code());
+    write_file(&ptx, &code)?;
     let mut machine = NONE.to_owned();
     if let Some(made) = cubin
         && env::var_os("MACO_SASS").is_none_or(|value| value != "0")
@@ -87,7 +92,7 @@ fn module(folder: &Path, Embeddable { entry, cubin }: &Embeddable) -> Result<Str
         write_file(&cubin, made)?;
         machine = format!("::core::option::Option::Some(::core::include_bytes!({:?}))", cubin.to_string_lossy());
     }
-    let (hash, ptx) = (fingerprint([&entry.ptx]), ptx.to_string_lossy());
+    let (hash, ptx) = (fingerprint([&code]), ptx.to_string_lossy());
     let [a, b, c, d] = [48, 32, 16, 0].map(|shift| hash >> shift & 0xffff);
     Ok(format!(
         "DeviceModule {{ target: {CPU:?}, ptx: ::core::include_str!({ptx:?}), cubin: {machine}, hash: 0x{a:04x}_{b:04x}_{c:04x}_{d:04x} }}"

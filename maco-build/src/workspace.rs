@@ -12,7 +12,7 @@ use crate::files::{fingerprint, read, write};
 use crate::package::Package;
 use crate::toolchain::{Toolchain, run};
 
-/// Beside a generated package's lock file: which one it is a copy of, and the fingerprint of that.
+/// Beside a generated package's lock file: the fingerprint of the versions that it was made for.
 pub(crate) const LOCK_ORIGIN: &str = "Cargo.lock.origin";
 
 /// Where the host build takes its versions from.
@@ -86,17 +86,21 @@ impl Workspace {
         Ok(())
     }
 
-    /// Gives a generated package the same versions. Cargo prunes the copy, so it is renewed only when the original changes.
-    pub(crate) fn copy_lock(&self, directory: &Path) -> Result<(), Error> {
+    /// Gives a package that is generated for `package` the same versions. Cargo prunes the copy, so it is renewed only when something changes of which the package is built:
+    /// whatever else a workspace locks makes no other device code.
+    pub(crate) fn copy_lock(&self, directory: &Path, package: &str) -> Result<(), Error> {
         let Some(lock) = &self.lock else { return Ok(()) };
         let text = read(lock)?;
         let stamp = directory.join(LOCK_ORIGIN);
-        let origin = format!("{:016x} {}\n", fingerprint([&text]), lock.display());
+        let versions = versions(lock, package)?;
+        // A lock file without the package says of no version what it is for.
+        let origin = if versions.is_empty() { fingerprint([&text]) } else { fingerprint([format!("{versions:?}")]) };
+        let origin = format!("{origin:016x}\n");
         if read(&stamp).is_ok_and(|old| old == origin) && directory.join("Cargo.lock").exists() {
             return Ok(());
         }
         write(&directory.join("Cargo.lock"), text)?;
-        write(&stamp, origin)
+        write(&stamp, &origin)
     }
 }
 
@@ -122,16 +126,17 @@ fn agreed(mut manifests: Vec<PathBuf>, package: &Package) -> Result<PathBuf, Err
 
 /// A package that the package named `root` is built from, and of which two lock files have other versions.
 fn difference(one: &Path, other: &Path, root: &str) -> Result<Option<(String, [String; 2])>, Error> {
-    let [one, other] = [versions(one, root)?, versions(other, root)?];
+    let [one, other] = [one, other].map(|manifest| versions(&manifest.with_file_name("Cargo.lock"), root));
+    let (one, other) = (one?, other?);
     Ok(one.into_iter().find_map(|(name, versions)| {
         let others = other.get(&name)?;
         (*others != versions).then(|| (name, [versions, others.clone()].map(|all| all.into_iter().collect::<Vec<_>>().join(", "))))
     }))
 }
 
-/// What the lock file beside a manifest says of a package and all that it is built from: versions, and where they come from, by name.
-fn versions(manifest: &Path, root: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
-    let lock = table(&manifest.with_file_name("Cargo.lock"))?;
+/// What a lock file says of a package and all that it is built from: versions, and where they come from, by name.
+fn versions(lock: &Path, root: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+    let lock = table(lock)?;
     let packages = lock.get("package").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let text = |package: &Value, key: &str| package.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (mut open, mut found) = (vec![(root.to_owned(), None::<String>)], BTreeMap::<String, BTreeSet<String>>::new());
@@ -216,6 +221,18 @@ mod tests {
         let found = difference(&a, &b, "user").unwrap();
         assert_eq!(found, Some(("half".to_owned(), ["2.7.0 registry".to_owned(), "2.7.1 registry".to_owned()])));
         assert_eq!(difference(&a, &c, "user").unwrap(), None, "no part of it");
+        // A package that is generated for `user` takes another version of what it is built from, and only then.
+        let copied = |manifest: &Path, package: &str| {
+            let to = folder.join("generated");
+            fs::create_dir_all(&to).unwrap();
+            Workspace::of(manifest.to_owned()).unwrap().copy_lock(&to, package).unwrap();
+            (fs::read_to_string(to.join(LOCK_ORIGIN)).unwrap(), fs::read_to_string(to.join("Cargo.lock")).unwrap())
+        };
+        let first = copied(&a, "user");
+        assert!(copied(&c, "user") == first, "serde is no part of it");
+        let second = copied(&b, "user");
+        assert!(second != first && second.1.contains("2.7.1"));
+        assert_ne!(copied(&a, "nobody").0, copied(&c, "nobody").0, "all that is locked");
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -212,11 +212,11 @@ impl SharedMemory {
 
     /// Which elements of this launch carry flags, and which, `epoch`; written before the first task is posted.
     #[inline(always)]
-    pub fn set_in_band(self, carried: u64, words: u64, bytes: u32, epoch: u32) {
+    pub fn set_in_band(self, in_band: u64, words: u64, bytes: u32, epoch: u32) {
         let at = self.base() + IN_BAND_FLAGS;
         // SAFETY: words of shared memory, which nobody reads before a task is posted.
         unsafe {
-            memory::store_shared2(at, [carried as u32, (carried >> 32) as u32]);
+            memory::store_shared2(at, [in_band as u32, (in_band >> 32) as u32]);
             memory::store_shared2(at + 8, [words as u32, (words >> 32) as u32]);
             memory::store_shared(at + 16, bytes);
             memory::store_shared(self.base() + EPOCH, epoch);

@@ -71,6 +71,7 @@ impl Chain {
             priority: 0,
             split: None,
             drain: false,
+            via: maco_graph::spec::Via::Automatic,
         });
     }
 

@@ -4,7 +4,7 @@
 
 use maco_abi::MAP_ALIGN;
 
-use crate::spec::{Element, Param, Placement, TaskSpec};
+use crate::spec::{Element, Param, Placement, TaskSpec, Via};
 
 /// Calls in program order over tensors of known shape.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +106,8 @@ pub struct Call {
     /// `.drain()`: workers claim its tasks by ticket (dynamic tile scheduling), because the costs of tasks depend on data. In a plan it is also set for
     /// calls that the planner made dynamic ([`crate::plan::PlannedCall::dynamic`]).
     pub drain: bool,
+    /// `.via(TwoShot)`: how tiles of an all-reduce go to the other ranks.
+    pub via: Via,
 }
 
 /// Where a scalar argument comes from.

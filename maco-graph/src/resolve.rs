@@ -216,6 +216,7 @@ impl Recording<'_> {
                     .collect(),
                 priority: row.priority,
                 drain: row.drain,
+                via: row.via,
             });
         }
         coverage::check(&graph)?;

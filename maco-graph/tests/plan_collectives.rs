@@ -3,7 +3,7 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{CallShape, Defect, Options, Plan, Schedule, plan};
-use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec};
+use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec, Via};
 use plan_graphs::{ADD, Build, STAGED_GEMM, axis, task, tensor};
 
 /// As `all_reduce` of the library, with one tile.
@@ -217,7 +217,7 @@ fn the_verifier_knows_who_may_send() {
 fn owners_add_up_in_a_task_of_their_own() {
     use maco_abi::ExchangeTask::{ReceiveResult, Reduce, SendToOwner};
     for (push_tiles, tasks) in [(false, vec![SendToOwner, Reduce, ReceiveResult]), (true, vec![Reduce, ReceiveResult])] {
-        let planned = plan(layer(true, false), &Options { two_shot: true, push_tiles, ..pushing() }).unwrap();
+        let planned = plan(layer(true, false), &Options { ranks: 3, push_tiles, ..pushing() }).unwrap();
         let call = &planned.calls[1];
         assert_eq!((call.pushed_by.is_some(), call.tasks.len()), (push_tiles, tasks.len() * 8 * 8));
         for (n, task) in call.tasks.clone().enumerate() {
@@ -229,6 +229,34 @@ fn owners_add_up_in_a_task_of_their_own() {
         }
         assert!(planned.to_string().contains("two-shot"));
     }
+}
+
+/// What a call says has precedence over what the plan would choose; a way that no tile goes is an error.
+#[test]
+fn a_call_says_which_way_its_tiles_go() {
+    let parts = |via, of_all, ranks| {
+        let mut graph = layer(true, false);
+        graph.calls[1].via = via;
+        plan(graph, &Options { ranks, via: of_all, ..Options::new(7) }).map(|planned| planned.calls[1].parts)
+    };
+    use Via::{Automatic, OneShot, Packets, TwoShot};
+    for (via, of_all, ranks, expected) in [
+        (Automatic, Automatic, 2, 2),
+        (Automatic, Automatic, 3, 3),
+        (Automatic, TwoShot, 2, 3),
+        (Automatic, OneShot, 4, 2),
+        (OneShot, TwoShot, 4, 2),
+        (TwoShot, OneShot, 2, 3),
+        // Of one rank there is nobody who could own another's.
+        (TwoShot, TwoShot, 1, 2),
+        // Tiles are of 32 KiB.
+        (Automatic, Packets, 2, 2),
+    ] {
+        assert_eq!(parts(via, of_all, ranks), Ok(expected), "{via:?}, {of_all:?}, {ranks} ranks");
+    }
+    let error = parts(Packets, Automatic, 2).unwrap_err();
+    assert_eq!(error.code(), 18);
+    assert!(error.to_string().contains("`all_reduce` (call #1) has no tile that goes `.via(Packets)`"), "{error}");
 }
 
 /// Of a product whose last tiles are split the first tiles of the all-reduce are sent, as many as whole tiles of the product make; the others are sent by tasks.

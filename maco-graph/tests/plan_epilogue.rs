@@ -117,6 +117,8 @@ fn rounding(
         split_site: 15,
         priority: 0,
         drain: false,
+        via: maco_graph::spec::Via::Automatic,
+        via_site: 15,
     };
     recorder.call(task, &site, &arguments);
 }

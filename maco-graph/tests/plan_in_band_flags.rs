@@ -48,7 +48,7 @@ fn small_tensors_between_gemvs_use_in_band_flags() {
         assert!(relation.waits > 0 && plan.in_band_input(0).is_none());
         assert!(
             plan.to_string().contains(", in-band flags")
-                && plan.json().contains("\"carried\": true")
+                && plan.json().contains("\"in_band\": true")
                 && plan.dot().contains("in-band flags")
         );
     }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use maco_graph::ir::{Call, Graph, ScalarSource, Tensor, View};
 use maco_graph::plan::Schedule;
-use maco_graph::spec::{Access, Collective, Param, Placement, Planes};
+use maco_graph::spec::{Access, Collective, Param, Placement, Planes, Via};
 
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -155,6 +155,9 @@ fn called(graph: &Graph, call: &Call) -> String {
     }
     if call.drain {
         text += ", drained";
+    }
+    if call.via != Via::Automatic {
+        text += &format!(", via {}", call.via.name());
     }
     // Two tasks may have one name.
     text + &format!(", instance {}", call.slot)

@@ -24,6 +24,7 @@ mod plan;
 mod plan_core;
 pub mod profile;
 mod program;
+mod progress;
 mod report;
 mod signature;
 mod single_task;
@@ -44,7 +45,7 @@ pub use lower::Fault;
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};
 /// How ranks find each other, what goes wrong between them ([`ranks::Error`]), and memory that they share.
 pub use maco_ranks as ranks;
-pub use options::{AllReduce, PlanOptions};
+pub use options::PlanOptions;
 pub use plan::{Bound, Pending, Plan};
 pub use program::{DeviceModule, Dispatch, Embedded, Program};
 pub use report::Report;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use maco_graph::plan::{CallShape, Costs, Schedule};
+use maco_graph::spec::Via;
 
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -11,18 +12,6 @@ use crate::tuning::Tuning;
 /// See [`PlanOptions::deadline`].
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 const VARIABLE: &str = "MACO_DEADLINE_SCALE";
-
-/// How large tiles of an all-reduce go, of 16 KiB and more; smaller ones go in one step. All ways have the same bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AllReduce {
-    /// In one step on two ranks, in two on more.
-    #[default]
-    Automatic,
-    /// In one step: each rank sends its tile to all, and adds up those of all.
-    OneShot,
-    /// In two: each rank sends its tile to the one that owns it, which adds up those of all and sends the result.
-    TwoShot,
-}
 
 /// Options of a plan; `PlanOptions::new()` is what `plan` uses.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +32,7 @@ pub struct PlanOptions {
     pub(crate) prologues: bool,
     pub(crate) share_temps: bool,
     pub(crate) push_tiles: bool,
-    pub(crate) all_reduce: AllReduce,
+    pub(crate) via: Via,
     pub(crate) communicator: Option<Communicator>,
 }
 
@@ -66,7 +55,7 @@ impl Default for PlanOptions {
             prologues: true,
             share_temps: true,
             push_tiles: true,
-            all_reduce: AllReduce::Automatic,
+            via: Via::Automatic,
             communicator: None,
         }
     }
@@ -197,10 +186,11 @@ impl PlanOptions {
         self
     }
 
-    /// How large tiles of an all-reduce go. For comparison: by default as many bytes are sent as must be.
+    /// How tiles of all-reduces go to the other ranks whose calls do not say it (`.via(TwoShot)`): those of 16 KiB and more, since smaller ones go as packets. By default as
+    /// many bytes are sent as must be: in one step of two ranks, in two of more. All ways have the same bits.
     #[must_use]
-    pub fn all_reduce(mut self, all_reduce: AllReduce) -> PlanOptions {
-        self.all_reduce = all_reduce;
+    pub fn via(mut self, via: Via) -> PlanOptions {
+        self.via = via;
         self
     }
 

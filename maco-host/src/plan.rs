@@ -18,7 +18,7 @@ use crate::exchange::Exchange;
 use crate::gpu::{self, Stream};
 use crate::graph_files;
 use crate::lower::Fault;
-use crate::options::{AllReduce, DEADLINE, PlanOptions, deadline_ns};
+use crate::options::{DEADLINE, PlanOptions, deadline_ns};
 use crate::plan_core::PlanCore;
 use crate::profile::record::Shape;
 use crate::profile::{Profile, RankProfiles};
@@ -153,11 +153,8 @@ impl Plan {
                 fuse_prologues: options.prologues,
                 fuse_elementwise: program.fuse_elementwise,
                 share_temps: options.share_temps,
-                two_shot: match options.all_reduce {
-                    AllReduce::Automatic => ranks > 2,
-                    AllReduce::OneShot => false,
-                    AllReduce::TwoShot => ranks > 1,
-                },
+                ranks,
+                via: options.via,
                 push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
             },
         )?;

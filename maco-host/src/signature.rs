@@ -232,6 +232,7 @@ mod tests {
             priority: 0,
             split: None,
             drain: false,
+            via: maco_graph::spec::Via::Automatic,
         };
         let graph = Graph { name: "g".into(), tensors: vec![], scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call] };
         let signature = Signature::new(&graph).unwrap();

@@ -81,6 +81,7 @@ fn mlps(layers: u32, m: u64) -> ir::Graph {
                 priority: 0,
                 split: None,
                 drain: false,
+                via: maco_graph::spec::Via::Automatic,
             });
         }
         x = y;

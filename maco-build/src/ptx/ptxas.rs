@@ -54,7 +54,8 @@ pub fn find(maco: &Path) -> Option<PathBuf> {
 /// `Ok(None)` when this `ptxas` is too old for the PTX, which is no fault of the kernels.
 pub fn assemble(ptxas: &Path, entry: &Entry, rules: &Rules, folder: &Path) -> Result<Option<Assembled>, Error> {
     let modified = fs::metadata(ptxas).and_then(|data| data.modified()).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let key = fingerprint([&entry.ptx, &format!("{} {modified:?}", ptxas.display())]);
+    let code = entry.code();
+    let key = fingerprint([&code, &format!("{} {modified:?}", ptxas.display())]);
     let [ptx, cubin, log] = ["ptx", "cubin", "log"].map(|extension| folder.join(format!("{}-{key:016x}.{extension}", entry.name)));
     let text = match read(&log).ok().filter(|_| cubin.is_file()) {
         Some(text) => {
@@ -62,7 +63,7 @@ pub fn assemble(ptxas: &Path, entry: &Entry, rules: &Rules, folder: &Path) -> Re
             text
         }
         None => {
-            write(&ptx, &entry.ptx)?;
+            write(&ptx, &code)?;
             let begun = Instant::now();
             let Some(said) = run(ptxas, &ptx, &cubin)? else { return Ok(None) };
             let text = format!("{SECONDS}{:.1}\n{said}", begun.elapsed().as_secs_f64());
@@ -240,10 +241,10 @@ ptxas info    : Function properties for panic
             let runs = fs::read_to_string(folder.join("runs")).unwrap().lines().count();
             format!("{}{runs}", fs::read_to_string(assembled.cubin).unwrap())
         };
-        assert_eq!([one("mega", "a"), one("mega", "a"), one("mega", "b"), one("mega", "a")], ["a1", "a1", "b2", "a2"]);
+        assert_eq!([one("mega", "a"), one("mega", "a"), one("mega", "b"), one("mega", "a")], ["a\n1", "a\n1", "b\n2", "a\n2"]);
         let files = || fs::read_dir(&sass).unwrap().flatten().map(|file| file.path()).collect::<Vec<_>>();
         files().iter().filter(|file| file.extension().is_some_and(|end| end == "cubin")).for_each(|file| fs::remove_file(file).unwrap());
-        assert_eq!(one("mega", "a"), "a3");
+        assert_eq!(one("mega", "a"), "a\n3");
         // What nobody has used for long goes away.
         let long_ago = SystemTime::now() - Duration::from_secs(60 * 24 * 60 * 60);
         for file in files() {

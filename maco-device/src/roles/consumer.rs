@@ -282,7 +282,7 @@ impl Role for Consumer {
             let value = beside.finish(f(sum, inputs.at(row, col)));
             // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
             unsafe {
-                // What is carried has 16 bits.
+                // Elements with in-band flags have 16 bits.
                 if T::Result::<E>::BYTES == 2 {
                     let word = smem.word(at as u64);
                     if !word.is_null() {

@@ -8,6 +8,7 @@ use super::check::operand_name;
 use super::workload::rounds_to_tf32;
 use super::{Plan, PlannedCall, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
+use crate::spec::Collective;
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -32,7 +33,7 @@ impl Display for Plan {
             let tasks = planned.tasks.len();
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
             match planned.whole {
-                _ if call.task.collective().is_some() => write!(f, "{}", exchange(planned))?,
+                _ if call.task.collective().is_some() => write!(f, "{}", exchange(call, planned))?,
                 _ if planned.parts == 1 => {}
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
@@ -91,7 +92,7 @@ impl Plan {
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
             let split = match planned.whole {
-                _ if self.graph.calls[index].task.collective().is_some() => exchange(planned),
+                _ if self.graph.calls[index].task.collective().is_some() => exchange(&self.graph.calls[index], planned),
                 _ if planned.parts == 1 => String::new(),
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
@@ -184,9 +185,10 @@ impl Plan {
 }
 
 /// How the tiles of a collective go: `  two-shot, sent by #1`.
-fn exchange(planned: &PlannedCall) -> String {
+fn exchange(call: &Call, planned: &PlannedCall) -> String {
     let way = match planned.exchange_task(0, 0) {
-        None => return String::new(),
+        None if matches!(call.task.collective(), Some(Collective::Channel(_))) => return String::new(),
+        None => return "  packets".to_owned(),
         Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
         Some(_) => "one-shot",
     };

@@ -327,6 +327,17 @@ pub enum PlanError {
         /// Highest rank.
         max: usize,
     },
+    /// No tile that is allowed goes the way that the call says.
+    #[error(
+        "MACO0018: {site} has no tile that goes `.via({via})`\n  \
+         = help: tiles of 16 KiB and more go by `OneShot` and `TwoShot`, smaller ones by `Packets`: give `.tile(..)` such a one, or remove the option"
+    )]
+    Via {
+        /// The call.
+        site: Site,
+        /// What it says.
+        via: &'static str,
+    },
     /// A view that reaches past its tensor.
     #[error(
         "MACO0025: the view of `{tensor}` passed to {site} as `{param}` ends at {end} along axis {axis}, past its extent of {extent}\n  \
@@ -419,7 +430,7 @@ impl PlanError {
             PlanError::Divisor { .. } => 12,
             PlanError::UnknownAxis { .. } => 13,
             PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::TileOfForms { .. } | PlanError::ShapeCall { .. } => 17,
-            PlanError::ReduceOverlap { .. } | PlanError::Split { .. } => 18,
+            PlanError::ReduceOverlap { .. } | PlanError::Split { .. } | PlanError::Via { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,

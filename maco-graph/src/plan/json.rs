@@ -78,7 +78,7 @@ struct RelationJson<'a> {
     waits: u32,
     edges: u64,
     /// [`super::Relation::in_band`].
-    carried: bool,
+    in_band: bool,
 }
 
 impl Plan {
@@ -111,7 +111,7 @@ impl Plan {
                 counters: [relation.counters.start, relation.counters.end],
                 waits: relation.waits,
                 edges: relation.edges,
-                carried: relation.in_band,
+                in_band: relation.in_band,
             }
         });
         PlanJson {

@@ -57,6 +57,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
+use crate::spec::Via;
 use candidate_plan::CandidatePlan;
 
 pub use device_model::{DeviceModel, Origin};
@@ -101,9 +102,10 @@ pub struct Options {
     /// Whether a GEMM sends its tiles to the other ranks of an all-reduce as it stores them: see [`PlannedCall::pushed_by`]. Only for several ranks, and for workers with a
     /// store role.
     pub push_tiles: bool,
-    /// Whether large tiles of an all-reduce go in two steps: to the rank that owns them, which adds them up and sends the result. Less is sent then, if there are more than two
-    /// ranks.
-    pub two_shot: bool,
+    /// How many ranks there are.
+    pub ranks: u32,
+    /// How large tiles of an all-reduce go that does not say it: automatic is in two steps where there are more than two ranks, since less is sent then. Small ones go as packets.
+    pub via: Via,
 }
 
 impl Options {
@@ -124,7 +126,8 @@ impl Options {
             fuse_elementwise: true,
             share_temps: true,
             push_tiles: false,
-            two_shot: false,
+            ranks: 1,
+            via: Via::Automatic,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
-use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text};
+use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text, Via};
 
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
@@ -59,19 +59,39 @@ impl Choice {
 
     /// With several tasks for each tile if ranks exchange it by signals, as its body finds too (`operations/collective.rs` of `maco-device`): by its size, whatever of it is
     /// inside the tensor. They are those of [`ExchangeTask`].
-    fn apart(self, call: &Call, two_shot: bool) -> Choice {
+    fn apart(self, call: &Call, options: &Options) -> Choice {
+        let sums = matches!(call.task.collective(), Some(Collective::AllReduce(_)));
+        let two_shot = match if call.via == Via::Automatic { options.via } else { call.via } {
+            Via::TwoShot => options.ranks > 1,
+            Via::OneShot => false,
+            Via::Automatic | Via::Packets => options.ranks > 2,
+        };
+        let parts = if sums && two_shot { ExchangeTask::TWO_SHOT } else { ExchangeTask::ONE_SHOT };
+        if self.goes_with_signals(call) { Choice { split_k: SplitK { whole: 0, parts }, ..self } } else { self }
+    }
+
+    /// Whether ranks exchange tiles of this size by signals: large ones, if all ranks answer.
+    fn goes_with_signals(&self, call: &Call) -> bool {
+        if !call.task.collective().is_some_and(Collective::is_answered) {
+            return false;
+        }
         let written = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).find(|(param, _)| param.access == Access::Write);
-        let signalled = written.is_some_and(|(param, _)| match param.region {
+        written.is_some_and(|(param, _)| match param.region {
             [.., Index::Tile(rows), Index::Tile(cols)] => {
                 let size = |axis: u8| u64::from(self.tile[usize::from(axis)]);
                 maco_abi::is_signalled(size(*rows), size(*cols), bytes(call, param))
             }
             _ => false,
-        });
-        let answered = call.task.collective().is_some_and(Collective::is_answered);
-        let sums = matches!(call.task.collective(), Some(Collective::AllReduce(_)));
-        let parts = if sums && two_shot { ExchangeTask::TWO_SHOT } else { ExchangeTask::ONE_SHOT };
-        if answered && signalled { Choice { split_k: SplitK { whole: 0, parts }, ..self } } else { self }
+        })
+    }
+
+    /// Whether tiles of this size go the way that `.via(..)` says.
+    fn goes_via(&self, call: &Call) -> bool {
+        match call.via {
+            Via::Automatic => true,
+            Via::Packets => !self.goes_with_signals(call),
+            Via::OneShot | Via::TwoShot => self.goes_with_signals(call),
+        }
     }
 
     /// How many tiles there are.
@@ -141,8 +161,11 @@ impl Chooser {
             let parts = split_limit(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.tile_grid(site, form, digits(form.spec, variant))?;
+            if !choice.goes_via(call) {
+                return Err(PlanError::Via { site, via: call.via.name() });
+            }
             let cost = CostModel::new(call, form.spec, options, self.concurrency);
-            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call, options.two_shot));
+            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call, options));
         }
         let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
         if let Some(gemv) = task.gemv_form(call.element)
@@ -158,7 +181,7 @@ impl Chooser {
         if split.is_none() {
             self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
-        Ok(best.apart(call, options.two_shot))
+        Ok(best.apart(call, options))
     }
 
     /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
@@ -180,6 +203,7 @@ impl Chooser {
             match self.tile_grid(site, form, digits(form.spec, index)) {
                 Err(error) => refused = Some(error),
                 Ok(choice) if form.first_instance > 0 && !choice.reads_weights_once() => {}
+                Ok(choice) if !choice.goes_via(call) => refused = Some(PlanError::Via { site, via: call.via.name() }),
                 Ok(choice) => {
                     let (time, choice) = self.split(&cost, choice, parts, split.map(|_| whole));
                     if best.is_none_or(|(least, _)| time.whole() < least.whole()) {
@@ -421,7 +445,7 @@ impl<'a> CostModel<'a> {
             let elements = volume(choice, param, view);
             elements * f64::from(bytes(self.call, param))
         });
-        let (fixed, rate) = if choice.apart(self.call, false).split_k.parts > 1 {
+        let (fixed, rate) = if choice.goes_with_signals(self.call) {
             (self.model.signalled_tile, self.model.signalled_rate)
         } else {
             (self.model.packet_tile, self.model.packet_rate)

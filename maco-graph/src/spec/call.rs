@@ -10,7 +10,7 @@ use super::fault::FaultKind;
 use super::fused_op::{self, FusedOp, Operands};
 use super::gemv_form::{Form, position};
 use super::recorder::CallRow;
-use super::{Access, Argument, Collective, Element, ElementSpec, Index, Param, Recorder, TaskKind, TaskSpec, View};
+use super::{Access, Argument, Collective, Element, ElementSpec, Index, Param, Recorder, TaskKind, TaskSpec, Via, View};
 
 /// Where a call stands and what its options say.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,10 @@ pub struct CallSite<'a> {
     pub priority: i32,
     /// `.drain()`
     pub drain: bool,
+    /// `.via(TwoShot)`
+    pub via: Via,
+    /// Token of the way.
+    pub via_site: u32,
 }
 
 impl Recorder<'_> {
@@ -176,9 +180,12 @@ impl Recorder<'_> {
         if !site.fused.is_empty() {
             self.epilogue(spec, site, first_operand);
         }
+        if !matches!(site.via, Via::Automatic) && !matches!(spec.collective(), Some(Collective::AllReduce(_))) {
+            self.fault(site.via_site, spec.name, "", FaultKind::ViaWithoutAllReduce);
+        }
         self.mark_forms(spec, site, slot, element, form, split);
-        let (result, fused, priority, drain) = (site.result, site.fused, site.priority, site.drain);
-        self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, fused, priority, drain });
+        let (result, fused, priority, drain, via) = (site.result, site.fused, site.priority, site.drain, site.via);
+        self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, fused, priority, drain, via });
     }
 
     /// Marks the instances that a plan may use: that of the forced tile, else those of every form that supports the split-K.

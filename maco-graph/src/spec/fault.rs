@@ -80,6 +80,8 @@ pub enum FaultKind {
     SplitCount { found: u32 },
     /// `.split_k(..)` on a task that does not support split-K.
     SplitWithoutSum,
+    /// `.via(..)` on a task that is no all-reduce.
+    ViaWithoutAllReduce,
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
     /// `.first(..)` on a task without an operand A of `cta.mma`.
@@ -140,6 +142,7 @@ impl FaultKind {
             FaultKind::TileCount { .. } | FaultKind::Tile { .. } | FaultKind::TileOfForms { .. } => Code::Tile,
             FaultKind::SplitCount { .. }
             | FaultKind::SplitWithoutSum
+            | FaultKind::ViaWithoutAllReduce
             | FaultKind::ThenWithoutStore
             | FaultKind::FirstWithoutProduct
             | FaultKind::FirstWithTensor

@@ -101,6 +101,9 @@ impl Recorder<'_> {
         if site.split.is_some() {
             self.fault(site.split_site, spec.name, "", FaultKind::OptionOnGraph { option: "split_k" });
         }
+        if !matches!(site.via, super::Via::Automatic) {
+            self.fault(site.via_site, spec.name, "", FaultKind::OptionOnGraph { option: "via" });
+        }
         // Both passes must agree on whether the body is replayed, so this looks at the sorts of arguments only.
         let mut possible = arguments.len() == spec.params.len();
         let mut n = 0;

@@ -227,6 +227,10 @@ impl Fault {
                 self.task(text);
                 text.push(" has no sum that `.split_k` could split");
             }
+            FaultKind::ViaWithoutAllReduce => {
+                self.task(text);
+                text.push(" is no all-reduce, whose tiles `.via` could send another way");
+            }
             FaultKind::ThenWithoutStore => {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");

@@ -30,6 +30,7 @@ mod recorder;
 mod storage;
 mod task;
 mod text;
+mod via;
 mod view;
 
 pub use argument::{Argument, Operand, Value};
@@ -50,4 +51,5 @@ pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
 pub use storage::{Recording, Storage};
 pub use task::*;
 pub use text::Text;
+pub use via::Via;
 pub use view::{Axis as ViewAxis, View};

@@ -9,7 +9,7 @@ use super::dims::{Dim, DimRow};
 use super::fault::Fault;
 use super::recorder::{CallRow, Recorder, ScalarRow, State, TensorRow};
 use super::storage::{Recording, recording};
-use super::{Argument, CallSite, Code, Element, Kind, NO_SITE, Placement, ScalarType, TaskSpec, Value, View};
+use super::{Argument, CallSite, Code, Element, Kind, NO_SITE, Placement, ScalarType, TaskSpec, Value, Via, View};
 
 /// Dimension rows one call can add: one constant for each axis and step of an expression.
 const SPARE_DIMS: usize = 64;
@@ -52,6 +52,8 @@ pub struct CallOptions<'a> {
     pub priority: i32,
     /// With static lists, workers claim the tasks by ticket.
     pub drain: bool,
+    /// How tiles of an all-reduce go to the other ranks.
+    pub via: Via,
 }
 
 impl Default for Owned {
@@ -187,7 +189,7 @@ impl Owned {
         arguments: &[Argument<'_>],
         options: CallOptions<'_>,
     ) -> Result<(), BuildError> {
-        let CallOptions { result, tile, split, priority, drain } = options;
+        let CallOptions { result, tile, split, priority, drain, via } = options;
         let first_tile = arguments.len() as u32 + 1;
         let site = CallSite {
             slot,
@@ -205,6 +207,8 @@ impl Owned {
             split_site: 0,
             priority,
             drain,
+            via,
+            via_site: 0,
         };
         let sites = first_tile as usize + tile.map_or(0, <[u32]>::len) + 1;
         self.recorder(sites).call(task, &site, arguments);

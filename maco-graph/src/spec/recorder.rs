@@ -8,7 +8,7 @@ use super::dims::{Dim, DimRow};
 use super::fault::{Fault, FaultKind, TensorName};
 use super::flow::Kind;
 use super::fused_op::FusedOp;
-use super::{CallSite, Element, Placement, ScalarType, TaskSpec, Value, View, ViewAxis};
+use super::{CallSite, Element, Placement, ScalarType, TaskSpec, Value, Via, View, ViewAxis};
 
 /// No token of the user: a fault there is not reported.
 pub const NO_SITE: u32 = u32::MAX;
@@ -102,6 +102,8 @@ pub struct CallRow {
     pub priority: i32,
     /// Claimed by whichever worker is free.
     pub drain: bool,
+    /// How tiles of an all-reduce go.
+    pub via: Via,
 }
 
 impl CallRow {
@@ -127,6 +129,7 @@ impl CallRow {
         fused: &[],
         priority: 0,
         drain: false,
+        via: Via::Automatic,
     };
 }
 

@@ -171,6 +171,7 @@ impl Build {
             priority: 0,
             split: None,
             drain: false,
+            via: maco_graph::spec::Via::Automatic,
         });
         self.0.calls.last_mut().expect("just pushed")
     }

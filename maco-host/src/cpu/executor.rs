@@ -623,6 +623,7 @@ mod tests {
             priority: 0,
             split: None,
             drain: false,
+            via: maco_graph::spec::Via::Automatic,
         };
         let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
         Graph { name: "products".into(), tensors, scalars: vec![], calls }

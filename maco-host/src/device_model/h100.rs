@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use maco_graph::plan::DeviceModel;
+use maco_graph::plan::{DeviceModel, Origin};
 
 use super::{Reported, Shipped, h200};
 
@@ -11,6 +11,7 @@ use super::{Reported, Shipped, h200};
 pub(super) const SHIPPED: Shipped = Shipped {
     model: DeviceModel {
         name: Cow::Borrowed("NVIDIA H100 80GB HBM3"),
+        origin: Origin::Derived(Cow::Borrowed("NVIDIA H200")),
         // 2.92 TB/s: a copy of 256 MiB takes 92 µs (docs/internals/memory.md).
         copy: 22.1,
         ..h200::SHIPPED.model

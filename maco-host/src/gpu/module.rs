@@ -11,6 +11,7 @@ use super::context::Context;
 use super::driver;
 use crate::error::Error;
 use crate::program::{DeviceModule, Program};
+use crate::progress;
 
 /// Bytes of the assembler's log.
 const LOG: usize = 16 << 10;
@@ -271,8 +272,11 @@ fn compile(context: &Context, program: &Program, code: &DeviceModule) -> Result<
     // The size travels in the place of a pointer (driver API, `CUjit_option`).
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(log.len())];
     let mut raw = std::ptr::null_mut();
-    // SAFETY: the context is current; the text is terminated; both arrays have two entries; the log has the size given.
-    let result = unsafe { sys::cuModuleLoadDataEx(&mut raw, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) };
+    let what = format!("the driver compiles megakernel `{}` ({} KB of PTX) for the first time", program.name, code.ptx.len() >> 10);
+    let result = progress::during(&what, || {
+        // SAFETY: the context is current; the text is terminated; both arrays have two entries; the log has the size given.
+        unsafe { sys::cuModuleLoadDataEx(&mut raw, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) }
+    });
     match result {
         CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
             let version = ptx_version(code.ptx).map_or("?".to_string(), |(major, minor)| format!("{major}.{minor}"));

@@ -16,7 +16,7 @@ pub(crate) struct Arena {
     pub(crate) temps: Vec<Temp>,
     /// Bytes of all of them, and of words.
     pub(crate) bytes: u64,
-    /// Bytes of temps with in-band flags ([`maco_abi::Launch::carried`]); they come first.
+    /// Bytes of temps with in-band flags ([`maco_abi::Launch::in_band`]); they come first.
     pub(crate) in_band_bytes: u32,
     /// The bytes of their words, one word (element and flag) per element, after all temps.
     pub(crate) words: Range<u64>,
@@ -43,7 +43,8 @@ impl Arena {
             temps.push(Temp { offset: place.offset, layout });
         }
         let behind = of.in_band_bytes;
-        let in_band_bytes = u32::try_from(behind).map_err(|_| too_many(graph, "bytes of carried temps", behind, u32::MAX.into()))?;
+        let in_band_bytes =
+            u32::try_from(behind).map_err(|_| too_many(graph, "bytes of temps with in-band flags", behind, u32::MAX.into()))?;
         let words = of.bytes..of.bytes.saturating_add(2 * behind);
         Ok(Arena { temps, bytes: words.end, in_band_bytes, words })
     }

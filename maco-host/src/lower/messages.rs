@@ -169,7 +169,7 @@ mod tests {
     use maco_abi::{OP_END, PUSHED_TILES, Part, STAGED};
     use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
     use maco_graph::plan::{CallShape, Options, plan};
-    use maco_graph::spec::{Axis, DimSpec, ElementSpec, Param, Placement, Reduction, TaskKind, TaskSpec, TensorParam};
+    use maco_graph::spec::{Axis, DimSpec, ElementSpec, Param, Placement, Reduction, TaskKind, TaskSpec, TensorParam, Via};
 
     use super::super::Lowered;
     use super::*;
@@ -231,14 +231,16 @@ mod tests {
             priority: 0,
             split: None,
             drain: false,
+            via: Via::Automatic,
         };
         graph.calls = vec![call(&graph, &PRODUCT, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
         graph
     }
 
     fn lowered(two_shot: bool) -> (Plan, Lowered) {
+        let via = if two_shot { Via::TwoShot } else { Via::OneShot };
         let shapes = vec![CallShape { call: 0, tile: Some(vec![128, 256]), ..CallShape::default() }];
-        let plan = plan(graph(), &Options { push_tiles: true, two_shot, split_k: false, shapes, ..Options::new(3) }).unwrap();
+        let plan = plan(graph(), &Options { push_tiles: true, ranks: 3, via, split_k: false, shapes, ..Options::new(3) }).unwrap();
         let lowered = Lowered::new(&plan, 3, false).unwrap();
         (plan, lowered)
     }

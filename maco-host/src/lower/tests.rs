@@ -54,7 +54,19 @@ fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
 
 fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {
     let operands = tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect();
-    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, fused: vec![], priority: 0, split: None, drain: false }
+    Call {
+        task,
+        slot,
+        element: 0,
+        operands,
+        scalars: scalars.into(),
+        tile: None,
+        fused: vec![],
+        priority: 0,
+        split: None,
+        drain: false,
+        via: maco_graph::spec::Via::Automatic,
+    }
 }
 
 /// x → map → h → rows → y, with h a temp.

@@ -207,6 +207,7 @@ impl Builder {
             priority: 0,
             split: None,
             drain: false,
+            via: maco_graph::spec::Via::Automatic,
         });
         self
     }

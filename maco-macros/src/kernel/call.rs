@@ -1,6 +1,6 @@
 //! A call with its options: `linear(x, w, y).first(silu).then(gelu).tile(64, 128)`.
 
-use maco_graph::spec::{Code, Element, FusedOperand};
+use maco_graph::spec::{Code, Element, FusedOperand, Via};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
@@ -20,6 +20,8 @@ struct Options {
     split: Option<Expr>,
     priority: Option<Expr>,
     drain: bool,
+    /// The way in `.via(..)`, where it stands.
+    via: Option<(Via, Path)>,
 }
 
 impl Replay<'_> {
@@ -86,6 +88,10 @@ impl Replay<'_> {
             Some(parts) => self.site(parts),
             None => path_site,
         };
+        let (via, via_site) = match &options.via {
+            Some((via, path)) => (*via, self.site(path)),
+            None => (Via::Automatic, path_site),
+        };
         let mut ops = Vec::new();
         for (n, (path, operand)) in fused().enumerate() {
             ops.push(self.fused_op(path, operand.as_ref(), n < options.prologue.len()));
@@ -126,6 +132,7 @@ impl Replay<'_> {
             None => quote! { 0 },
         };
         let drain = options.drain;
+        let via = format_ident!("{}", via.name());
         let callee = Site::of(path);
         let record = callee.respan(quote! { ::__maco_call });
         let (place, values, hidden_operands) = (hidden("site"), hidden("arguments"), hidden("operands"));
@@ -150,6 +157,8 @@ impl Replay<'_> {
                             split_site: #split_site,
                             priority: #priority,
                             drain: #drain,
+                            via: #p::spec::Via::#via,
+                            via_site: #via_site,
                         };
                         <#ty> #record(#recorder, &#place, &#values)
                     }
@@ -226,18 +235,15 @@ impl Options {
                 function,
                 "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise",
             )?),
-            ("tile" | "split_k" | "priority" | "drain", _) if self.has(&name) => {
+            ("tile" | "split_k" | "priority" | "drain" | "via", _) if self.has(&name) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
             }
             ("tile", sizes) if !sizes.is_empty() => self.tile = Some(sizes.iter().map(|&size| size.clone()).collect()),
             ("split_k", [parts]) => self.split = Some((*parts).clone()),
             ("priority", [level]) => self.priority = Some((*level).clone()),
             ("drain", []) => self.drain = true,
-            ("via", _) => {
-                let help = "the plan chooses; remove the option";
-                return Err(error(Code::CallOption, &method.method, format!("`.{name}(..)` is not supported yet"), help));
-            }
-            ("first" | "then" | "tile" | "split_k" | "priority" | "drain", _) => {
+            ("via", [way]) => self.via = Some(named_way(way)?),
+            ("first" | "then" | "tile" | "split_k" | "priority" | "drain" | "via", _) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` takes other arguments"), HELP));
             }
             _ => return Err(error(Code::CallOption, &method.method, format!("`.{name}` is not an option of a call"), HELP)),
@@ -252,13 +258,29 @@ impl Options {
             "split_k" => self.split.is_some(),
             "priority" => self.priority.is_some(),
             "drain" => self.drain,
+            "via" => self.via.is_some(),
             _ => false,
         }
     }
 }
 
-const HELP: &str =
-    "options are `.first(gelu)`, `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)` and `.drain()`";
+const HELP: &str = "options are `.first(gelu)`, `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)`, `.drain()` and `.via(TwoShot)`";
+
+/// The way of `.via(TwoShot)`, or of `.via(maco::Via::TwoShot)`.
+fn named_way(way: &Expr) -> syn::Result<(Via, Path)> {
+    let wrong = || {
+        error(
+            Code::CallOption,
+            way,
+            "this is no way for the tiles of an all-reduce",
+            "write `.via(Packets)`, `.via(OneShot)` or `.via(TwoShot)`",
+        )
+    };
+    let Expr::Path(path) = strip(way) else { return Err(wrong()) };
+    let name = path.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+    let via = Via::ALL.into_iter().find(|via| via.name() == name).ok_or_else(wrong)?;
+    Ok((via, path.path.clone()))
+}
 
 /// `gelu` or `add(r)` of `.then(..)`, or of `.first(..)`.
 fn fused(option: &str, function: &Expr, forms: &str) -> syn::Result<(Path, Option<Expr>)> {

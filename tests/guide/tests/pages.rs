@@ -51,6 +51,23 @@ fn code_of_the_guide_is_compiled() {
 }
 
 #[test]
+fn every_decision_is_in_the_index() {
+    let folder = root().join("docs/decisions");
+    let index = read(&folder.join("README.md"));
+    for file in fs::read_dir(&folder).expect("there are decisions").map(|entry| entry.expect("readable").path()) {
+        let name = file.file_name().expect("a file").to_string_lossy().into_owned();
+        if name == "README.md" {
+            continue;
+        }
+        let text = read(&file);
+        let heading = text.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a heading");
+        let (number, title) = heading.split_once(". ").expect("`# 1. Title`");
+        assert_eq!(name.get(..4), Some(&*format!("{number:0>4}")), "{name}");
+        assert!(index.contains(&format!("| {number} | [{title}]({name}) |")), "{name} is not in the index, or under another title");
+    }
+}
+
+#[test]
 fn links_of_the_guide_lead_somewhere() {
     let root = root();
     let mut texts: Vec<(PathBuf, String)> = pages().into_iter().map(|(name, text)| (root.join("docs/guide").join(name), text)).collect();

@@ -5,7 +5,20 @@ use kernels::dense;
 use maco::{Communicator, Device, PlanOptions, bf16, f16};
 use support::{Matrix, gelu, poisoned};
 
-on_every_device!(product, product_f16, tiles, plain_product, mlp, layers, blocks, diamond, reduced, empty_contraction);
+on_every_device!(
+    product,
+    product_f16,
+    product_f32,
+    turned_f32,
+    tiles,
+    plain_product,
+    mlp,
+    layers,
+    blocks,
+    diamond,
+    reduced,
+    empty_contraction
+);
 
 /// M, N, K: one tile, several, ragged in every dimension, less than a box, row strides that need padding.
 const SIZES: [(usize, usize, usize); 6] = [(64, 128, 64), (128, 256, 128), (130, 264, 200), (1, 10, 72), (65, 3, 1), (200, 131, 77)];
@@ -29,6 +42,27 @@ fn product_f16(device: &Device) {
     let plan = dense::product_f16::plan(device, dense::product_f16::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
     plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
     x.times(&w.t()).exactly(&y, "f16");
+}
+
+/// Small integers are exact in tf32.
+fn product_f32(device: &Device) {
+    for (m, n, k) in SIZES {
+        let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
+        let mut y = poisoned::<f32>(device, m, n);
+        let plan = dense::product_f32::plan(device, dense::product_f32::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+        plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
+        x.times(&w.t()).exactly(&y, &format!("f32, {m} × {n} × {k}"));
+    }
+}
+
+fn turned_f32(device: &Device) {
+    for (m, n, k) in SIZES {
+        let (a, b) = (Matrix::integers(k, m, 1, 2), Matrix::sparse(k, n, 2));
+        let mut y = poisoned::<f32>(device, m, n);
+        let plan = dense::turned_f32::plan(device, dense::turned_f32::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+        plan.run(&a.upload(device), &b.upload(device), &mut y).unwrap();
+        a.t().times(&b).exactly(&y, &format!("f32, transposed, {m} × {n} × {k}"));
+    }
 }
 
 fn tiles(device: &Device) {

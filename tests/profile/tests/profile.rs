@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use maco::profile::{Busy, Kind, Profile, Role, Span};
 use maco::{Device, Plan, PlanOptions, Schedule, Tensor, bf16};
+use maco_build::ptx::split;
 use profiled::kernels::{LINKS, chain, layers};
 
 /// Nanoseconds by which the clocks of two multiprocessors may differ: two ticks of the slowest global timer that is known,
@@ -257,26 +258,24 @@ fn profiler_files(ptx: &str) -> BTreeSet<&str> {
 /// is tested in maco-build (`code_that_records_is_made_when_it_is_asked_for`).
 #[test]
 fn ordinary_code_has_no_instruction_of_the_profiler() {
-    let folder = std::path::Path::new(profiled::OUT_DIR).join("maco");
-    let Ok(files) = std::fs::read_dir(&folder) else {
+    let read = |name: &str| std::fs::read_to_string(std::path::Path::new(profiled::OUT_DIR).join(name));
+    let (Ok(ordinary), Ok(recording)) = (read("maco.ptx"), read("maco_profile.ptx")) else {
         return rounds::left_out("clocks in PTX", "this package was built without device code");
     };
-    let mut entries = 0;
-    for path in files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "ptx")) {
-        let text = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
-        let recording = folder.join("profile").join(path.file_name().unwrap());
-        let (ordinary, recording) = (text(&path), text(&recording));
-        assert!(!ordinary.contains("%clock64"), "{} reads the clock", path.display());
-        assert!(recording.contains("%clock64"), "{} does not record", path.display());
+    let [ordinary, recording] = [ordinary, recording].map(|text| split::entries(&text).expect("PTX is read"));
+    assert_eq!((ordinary.len(), recording.len()), (3, 3));
+    for (ordinary, recording) in ordinary.iter().zip(&recording) {
+        let name = &ordinary.name;
+        assert_eq!(*name, recording.name);
+        assert!(!ordinary.ptx.contains("%clock64"), "{name} reads the clock");
+        assert!(recording.ptx.contains("%clock64"), "{name} does not record");
         // Without a table of lines nothing would come from anywhere.
-        assert!(ordinary.contains(".loc") && ordinary.contains("maco-device/src/worker/cta.rs\""), "{} has no lines", path.display());
-        assert_eq!(profiler_files(&ordinary), BTreeSet::new(), "{} has instructions of the profiler", path.display());
+        assert!(ordinary.ptx.contains(".loc") && ordinary.ptx.contains("maco-device/src/worker/cta.rs\""), "{name} has no lines");
+        assert_eq!(profiler_files(&ordinary.ptx), BTreeSet::new(), "{name} has instructions of the profiler");
         // The table is that of all entries.
         let files = BTreeSet::from(["profile.rs", "profile/served.rs", "profile/warp_task.rs"]);
-        assert_eq!(profiler_files(&recording), files, "{}", path.display());
-        entries += 1;
+        assert_eq!(profiler_files(&recording.ptx), files, "{name}");
     }
-    assert_eq!(entries, 3);
 }
 
 #[test]

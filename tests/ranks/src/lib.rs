@@ -5,3 +5,6 @@ pub mod collectives;
 pub mod mixed;
 pub mod pushed;
 pub mod sizes;
+
+/// Where the build script left the device code.
+pub const OUT_DIR: &str = env!("OUT_DIR");

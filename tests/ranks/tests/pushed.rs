@@ -4,11 +4,11 @@ mod support;
 
 use std::time::Duration;
 
-use maco::{AllReduce, CallShape, Communicator, Device, Fault, PlanOptions, TensorElement, bf16};
-use ranks::pushed::{of_bf16, of_f32};
+use maco::{CallShape, Communicator, Device, Fault, PlanOptions, TensorElement, Via, bf16};
+use ranks::pushed::{of_bf16, of_f32, ways};
 use support::{Value, World, everywhere, number, short};
 
-everywhere!(halves, whole, in_parts);
+everywhere!(halves, whole, in_parts, every_way);
 
 /// Rows that end in a tile, of the product or of the all-reduce; several tiles, and one product.
 fn shapes(world: &World) -> &'static [[u64; 3]] {
@@ -43,7 +43,7 @@ fn in_parts(world: &World) {
     let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
     let product = CallShape { split: Some(2), whole: 4, ..shape(0, [128, 256]) };
     let options = world.options.clone().shapes(vec![product, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 64])]);
-    let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &options.all_reduce(AllReduce::OneShot)).unwrap();
+    let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &options.via(Via::OneShot)).unwrap();
     if world.pushes && ranks > 1 {
         assert_eq!((plan.graph().calls[1].pushed_by, plan.graph().calls[1].whole), (Some(0), 8));
     }
@@ -64,6 +64,42 @@ fn in_parts(world: &World) {
                 assert!(value == expected, "{what}, of rank {rank} of {ranks}, launch {launch}, {at}: {value:?}, not {expected:?}");
             }
         }
+    }
+}
+
+/// Numbers whose sums are rounded, once, whichever way their tiles go: the bits of all ways and of all ranks are the same.
+fn every_way(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let device = &world.device;
+    let [m, n, k] = if device.is_gpu() && !short() { [200, 512, 136] } else { [136, 256, 24] };
+    let plan = ways::plan_with(device, ways::Dims { M: m, N: n, K: k }, &world.options).unwrap();
+    let text = plan.graph().to_string();
+    for (way, times) in [("  packets", 1), ("  one-shot", if ranks > 1 { 1 } else { 3 }), ("  two-shot", if ranks > 1 { 2 } else { 0 })] {
+        assert_eq!(text.matches(way).count(), times, "{way}: {text}");
+    }
+    if world.pushes && ranks > 1 {
+        let pushed = [1, 2, 3, 5].map(|call: usize| plan.graph().calls[call].pushed_by);
+        assert_eq!(pushed, [None, Some(0), None, Some(4)], "{text}");
+    }
+    for launch in 0..3 {
+        let rows = |count: u64, salt: u64| {
+            // Of many exponents, so that most sums are not exact in bf16.
+            let value = |at: u64| bf16::from_f64(number(rank, at, salt) as f64 * 1.37 * f64::powi(2.0, (at % 7) as i32 - 3));
+            device.upload(&(0..count * k).map(value).collect::<Vec<_>>(), [count, k]).unwrap()
+        };
+        let (x, w) = (rows(m, launch), rows(n, launch + 100));
+        let mut sums = [(); 4].map(|()| device.upload(&vec![bf16::NAN; (m * n) as usize], [m, n]).unwrap());
+        let [a, b, c, d] = &mut sums;
+        plan.run(&x, &w, a, b, c, d).unwrap();
+        let bits = sums.map(|sum| sum.download().unwrap().into_iter().map(bf16::to_bits).collect::<Vec<u16>>());
+        assert!(!bits[0].iter().any(|&bits| bf16::from_bits(bits).is_nan()));
+        for (way, other) in ["one-shot", "two-shot", "two-shot of another product"].into_iter().zip(&bits[1..]) {
+            let differ = bits[0].iter().zip(other).filter(|(a, b)| a != b).count();
+            assert_eq!(differ, 0, "of rank {rank} of {ranks}, launch {launch}: {way} has other bits than packets");
+        }
+        let own: Vec<u8> = bits[0].iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        let all = world.communicator.all_gather_bytes(&own).unwrap();
+        assert!(all.iter().all(|bits| *bits == own), "ranks have other bits, launch {launch}");
     }
 }
 

@@ -112,7 +112,7 @@ impl Rules<'_, '_, '_> {
                         "words of shared memory are one CTA's: their scope is `.cta`"
                     }
                     () if has("shared::cta") && has("relaxed") => {
-                        "a notice announces what its reader goes on to read: it is stored by `st.release.cta` and loaded by `ld.acquire.cta`"
+                        "a word that announces a task orders what its reader goes on to read: it is stored by `st.release.cta` and loaded by `ld.acquire.cta`"
                     }
                     () if !has("global") && has("gpu") => {
                         "an access of `.gpu` scope says `.global`: a pointer to a peer or the host needs `.sys`"

@@ -9,7 +9,7 @@ mod rounds;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use maco_build::ptx::{Module, split};
 
@@ -24,20 +24,20 @@ pub use rounds::left_out;
 pub struct Entry {
     /// The megakernel or task set: `product` of `maco_product_15a7d8663a0b7782`.
     pub name: String,
+    /// `maco_product_15a7d8663a0b7782`
+    pub symbol: String,
     /// The file of its own: with the functions that it calls.
     pub text: String,
 }
 
-/// Every entry that the build script left under `out`, whether in one file or in many; none without device code.
+/// Every entry of the code that the build script left in `out`, with the tags that programs do not carry; none without device code.
 pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
+    let Ok(text) = fs::read_to_string(out.join("maco.ptx")) else { return BTreeMap::new() };
     let mut found = BTreeMap::new();
-    for file in files(out) {
-        let text = fs::read_to_string(&file).expect("PTX is text");
-        for split::Entry { name: symbol, ptx: text } in split::entries(&text).expect("PTX is read") {
-            let Some((name, _hash)) = symbol.strip_prefix("maco_").and_then(|name| name.rsplit_once('_')) else { continue };
-            let entry = Entry { name: name.to_owned(), text: statements(&text) };
-            found.insert(symbol, entry);
-        }
+    for split::Entry { name: symbol, ptx: text } in split::entries(&text).expect("PTX is read") {
+        let Some((name, _hash)) = symbol.strip_prefix("maco_").and_then(|name| name.rsplit_once('_')) else { continue };
+        let entry = Entry { name: name.to_owned(), symbol: symbol.clone(), text: statements(&text) };
+        found.insert(symbol, entry);
     }
     found
 }
@@ -61,16 +61,6 @@ pub fn device_code(out: &str, what: &str) -> Vec<Entry> {
         left_out(what, "this package was built without device code");
     }
     entries
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries
-        .flat_map(|path| match path.is_dir() {
-            true => files(&path),
-            false => path.extension().is_some_and(|end| end == "ptx").then_some(path).into_iter().collect(),
-        })
-        .collect()
 }
 
 impl Entry {

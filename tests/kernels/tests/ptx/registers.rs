@@ -16,8 +16,9 @@ pub fn few_words_spill(out: &str) {
     let Some(program) = ptxas::find(&target.join("maco")) else {
         return left_out("registers and spills", "no ptxas; set MACO_PTXAS, or run `cargo xtask lint`");
     };
+    // The builds' own, whose machine code is taken if it is there.
     let folder = target.join("maco/sass");
-    let entries: Vec<Entry> = entries.into_iter().map(|entry| Entry { name: entry.name, ptx: entry.text }).collect();
+    let entries: Vec<Entry> = entries.into_iter().map(|entry| Entry { name: entry.symbol, ptx: entry.text }).collect();
     let assemble = |entry: &Entry| ptxas::assemble(&program, entry, &Rules::default(), &folder);
     for (entry, assembled) in entries.iter().zip(parallel::each(&entries, |entry| entry.ptx.len(), assemble)) {
         let Some(assembled) = assembled.unwrap_or_else(|error| panic!("`{}`: {error}", entry.name)) else {

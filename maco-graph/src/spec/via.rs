@@ -1,0 +1,30 @@
+//! How the tiles of an all-reduce go to the other ranks.
+
+/// How the tiles of an all-reduce go: `all_reduce(part, y).via(TwoShot)`. All ways have the same bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Via {
+    /// The plan chooses.
+    #[default]
+    Automatic,
+    /// In one step, each word of data with its flag: twice the bytes, and nobody waits for a signal. Tiles of less than 16 KiB.
+    Packets,
+    /// In one step, as data with a signal: each rank sends its tile to all, and adds up those of all. Tiles of 16 KiB and more.
+    OneShot,
+    /// In two steps: each rank sends its tile to the one that owns it, which adds up those of all and sends the result. Tiles of 16 KiB and more.
+    TwoShot,
+}
+
+impl Via {
+    /// All that can be asked for.
+    pub const ALL: [Via; 3] = [Via::Packets, Via::OneShot, Via::TwoShot];
+
+    /// Its name in the source.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Via::Automatic => "Automatic",
+            Via::Packets => "Packets",
+            Via::OneShot => "OneShot",
+            Via::TwoShot => "TwoShot",
+        }
+    }
+}
