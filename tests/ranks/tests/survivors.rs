@@ -208,32 +208,31 @@ fn killed(ranks: u32, killed: u32, is_gpu: bool) -> Vec<String> {
         .collect()
 }
 
-#[test]
-fn a_killed_rank_is_named_and_the_others_work_on() {
-    for (ranks, rank) in [(2, 1), (2, 0), (3, 2), (4, 1)] {
-        let texts = killed(ranks, rank, false);
-        for text in &texts {
-            let words = format!("<said>MACO0095: rank {rank} is gone, while others wait for `");
-            assert!(text.contains(&words) && text.contains("megakernel chain"), "{text}");
-        }
-        // Who has all that it needs for now does not wait.
-        let waits = |text: &String| text.contains("`task ") && text.contains("(call #") && text.contains(" in megakernel chain, for rank ");
-        assert!(texts.iter().any(waits), "{texts:#?}");
+/// Worlds, each with the number of its rank that is killed.
+const KILLED: [(u32, u32); 4] = [(2, 1), (2, 0), (3, 2), (4, 1)];
+
+/// Every survivor says that `rank` is gone, whoever it waited for.
+fn all_name(rank: u32, texts: &[String]) {
+    for text in texts {
+        let words = format!("<said>MACO0095: rank {rank} is gone, while others wait for `");
+        assert!(text.contains(&words) && text.contains("megakernel chain"), "{text}");
     }
+    // Who has all that it needs for now does not wait.
+    let waits = |text: &String| text.contains("`task ") && text.contains("(call #") && text.contains(" in megakernel chain, for rank ");
+    assert!(texts.iter().any(waits), "{texts:#?}");
 }
 
-/// Launches on a GPU end by their deadline: kernels do not know of processes.
+#[test]
+fn a_killed_rank_is_named_and_the_others_work_on() {
+    KILLED.into_iter().for_each(|(ranks, rank)| all_name(rank, &killed(ranks, rank, false)));
+}
+
+/// Launches on a GPU end by their deadline: kernels do not know of processes. Hosts do.
 #[test]
 #[ignore = "gpu"]
 fn gpu_a_killed_rank_is_named_and_the_others_work_on() {
     let _alone = alone();
-    for (ranks, rank) in [(2, 1), (2, 0), (3, 2), (4, 1)].into_iter().filter(|(ranks, _)| are_there(*ranks)) {
-        let texts = killed(ranks, rank, true);
-        let said = |text: &String| text.split("<said>MACO").nth(1).map(|rest| format!("MACO{rest}"));
-        let errors: Vec<String> = texts.iter().map(|text| said(text).unwrap_or_else(|| panic!("{text}"))).collect();
-        errors.iter().for_each(|error| is_hang(error));
-        assert!(errors.iter().any(|error| error.contains(&format!(" waits for rank {rank} ("))), "{errors:#?}");
-    }
+    KILLED.into_iter().filter(|(ranks, _)| are_there(*ranks)).for_each(|(ranks, rank)| all_name(rank, &killed(ranks, rank, true)));
 }
 
 #[test]
