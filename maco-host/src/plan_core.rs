@@ -267,7 +267,7 @@ mod tests {
     fn a_hang_while_a_rank_is_lost_names_that_rank() {
         let run = |communicator: Communicator| {
             let (rank, core) = (communicator.rank(), summed(&communicator));
-            let of = |report| core.cause(&BlackBox { report, ..BlackBox::EMPTY }, true).error("sums").to_string();
+            let of = |report| core.cause(&BlackBox { report, task: 0, ..BlackBox::EMPTY }, true).error("sums").to_string();
             // SAFETY: the table of this process's ranks, which lives as long as the plan: a word for each tile, of which there is one.
             let missing = unsafe { AtomicU32::from_ptr((*(core.ranks() as *const Ranks)).missing as *mut u32) };
             missing.store(rank + 2, Ordering::Relaxed);
