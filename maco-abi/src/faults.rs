@@ -4,7 +4,7 @@
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InjectedFault {
-    /// [`NO_FAULT`], [`LOST_ARRIVE`], [`EXTRA_BYTES`] or [`LOST_PUSH`].
+    /// [`NO_FAULT`], [`LOST_ARRIVE`], [`EXTRA_BYTES`], [`LOST_PUSH`] or [`EARLY_FREE`].
     pub kind: u32,
     /// Index of the task in the plan; with [`LOST_PUSH`] of its descriptor.
     pub of: u32,
@@ -18,5 +18,7 @@ pub const LOST_ARRIVE: u32 = 1;
 pub const EXTRA_BYTES: u32 = 2;
 /// The scheduler does not send the push that it has noted.
 pub const LOST_PUSH: u32 = 3;
+/// The store role gives chunks back that its copies have not read. Of modelled copies alone: nothing hangs, results are wrong.
+pub const EARLY_FREE: u32 = 4;
 
 const _: () = assert!(size_of::<InjectedFault>() == 8);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use maco_abi::{Fifo, Ranks};
 use maco_ranks::{Block, Error as RanksError, Group};
@@ -17,6 +19,9 @@ pub(crate) const MESSAGE_MEMORY: usize = 64 << 20;
 
 /// Triggers that may wait for a plan's proxy: tasks wait for room behind them.
 const TRIGGERS: u32 = 256;
+
+/// How long a launch that hung may wait for word of a lost rank: it may be on its way, or another thread of this rank may be reading it.
+const LEARNING: Duration = Duration::from_millis(20);
 
 /// The symmetric memory of a communicator's plans, made when the first plan needs it.
 #[derive(Debug)]
@@ -164,6 +169,17 @@ impl Exchange {
     /// The error of a rank that is lost, if one is known to be. Does not wait.
     pub(crate) fn lost(&self) -> Option<RanksError> {
         self.group.try_check().err()
+    }
+
+    /// The same of a launch that has hung: waits a moment for the word.
+    pub(crate) fn lost_at_last(&self) -> Option<RanksError> {
+        let until = Instant::now() + LEARNING;
+        loop {
+            match self.lost() {
+                None if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
+                known => return known,
+            }
+        }
     }
 
     /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs. `own` is what else

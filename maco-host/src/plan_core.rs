@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use maco_abi::{BlackBox, REPORT_STUCK};
 use maco_graph::plan::Plan;
 
+use crate::abort::Cause;
 use crate::arguments::{Arguments, Placed, ScalarArgument};
 use crate::communicator::Communicator;
 use crate::device::Device;
@@ -150,10 +151,23 @@ impl PlanCore {
         stuck.and_then(of).or_else(|| (0..self.plan.tasks.len() as u32).find_map(of))
     }
 
-    /// What a launch waited for that has ended because a rank is lost.
-    pub(crate) fn waits(&self) -> String {
+    /// Why a launch was aborted that has ended with this report. Of one that hung while a rank is lost that is the cause, whoever this rank waited for: kernels do not
+    /// know of ranks, and who waits for a rank that waits would not name the one that is lost.
+    pub(crate) fn cause(&self, report: &BlackBox, gpu: bool) -> Cause {
+        let lost = || self.exchange.as_ref()?.lost_at_last();
+        match Cause::of(report, &self.plan, gpu) {
+            hang @ Cause::Hang(_) => match lost() {
+                Some(lost) => Cause::Ranks(Box::new(lost.while_at(&self.waits(report)))),
+                None => hang.waiting_for(self.missing(report)),
+            },
+            other => other,
+        }
+    }
+
+    /// What a launch waited for that has ended with this report because a rank is lost.
+    pub(crate) fn waits(&self, report: &BlackBox) -> String {
         let megakernel = self.megakernel();
-        match self.missing(&BlackBox::EMPTY) {
+        match self.missing(report) {
             Some(RankWait { task, call, tile, rank }) => {
                 format!("task {task} tile {tile:?} (call #{call}) in megakernel {megakernel}, for rank {rank}")
             }
@@ -184,5 +198,105 @@ impl PlanCore {
         let scalars = arguments.scalars.clone();
         let (deadline_ns, delays, profile, fault) = (self.deadline_ns(), self.delays(), self.profile(), self.fault());
         Ok((Key { tensors, scalars, deadline_ns, delays, profile, fault }, tables))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::atomic::AtomicU32;
+    use std::time::{Duration, Instant};
+
+    use maco_abi::{REPORT_BUSY, REPORT_DEADLINE, Ranks};
+    use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
+    use maco_graph::plan::{Options, plan};
+    use maco_graph::spec::{
+        Access, Axis, Collective, DimSpec, Element, ElementSpec, Index, Param, Placement, Reduction, TaskKind, TaskSpec, TensorParam,
+    };
+
+    use super::*;
+
+    const fn matrix(name: &'static str, access: Access) -> Param {
+        let (dims, region) = (&[DimSpec::Symbol(0), DimSpec::Symbol(1)], &[Index::Tile(0), Index::Tile(1)]);
+        Param::Tensor(TensorParam { name, access, element: ElementSpec::Fixed(Element::F32), dims, region, staged: false })
+    }
+
+    static SUM: TaskSpec = TaskSpec {
+        name: "sum",
+        kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
+        axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
+        dims: &["M", "N"],
+        equal: &[],
+        gemv: None,
+        elements: &[],
+        params: &[matrix("x", Access::Read), matrix("y", Access::Write)],
+    };
+
+    /// The plan of a sum of one tile over all ranks.
+    fn summed(communicator: &Communicator) -> PlanCore {
+        let tensor = |name: &str, kind| Tensor {
+            name: name.into(),
+            kind,
+            element: Element::F32,
+            shape: [8, 8].into(),
+            placement: Placement::Replicated,
+        };
+        let tensors = vec![tensor("x", TensorKind::In), tensor("y", TensorKind::Out)];
+        let call = Call {
+            task: &SUM,
+            slot: 0,
+            element: 0,
+            operands: (0..).zip(&tensors).map(|(index, tensor)| View::whole(index, tensor)).collect(),
+            scalars: vec![],
+            tile: None,
+            fused: vec![],
+            priority: 0,
+            split: None,
+            drain: false,
+        };
+        let graph = Graph { name: "sums".into(), tensors, scalars: vec![], calls: vec![call] };
+        let (device, options) = (Device::cpu_with(1), PlanOptions::new().communicator(communicator.clone()));
+        let mut core = PlanCore::new(device.clone(), plan(graph, &Options::new(1)).unwrap(), 1_000_000, &options).unwrap();
+        let (group, arena) = (communicator.group(), communicator.arena());
+        core.exchange = Some(Arc::new(Exchange::new(group, arena, &device, "sums", &core.lowered.messages).unwrap()));
+        core
+    }
+
+    /// As a launch on a GPU ends, which does not know of ranks that are lost: at its deadline. Rank 0 has waited for rank 1, which waits for rank 2.
+    #[test]
+    fn a_hang_while_a_rank_is_lost_names_that_rank() {
+        let run = |communicator: Communicator| {
+            let (rank, core) = (communicator.rank(), summed(&communicator));
+            let of = |report| core.cause(&BlackBox { report, task: 0, ..BlackBox::EMPTY }, true).error("sums").to_string();
+            // SAFETY: the table of this process's ranks, which lives as long as the plan: a word for each tile, of which there is one.
+            let missing = unsafe { AtomicU32::from_ptr((*(core.ranks() as *const Ranks)).missing as *mut u32) };
+            missing.store(rank + 2, Ordering::Relaxed);
+            if rank < 2 {
+                let text = of(REPORT_DEADLINE);
+                assert!(text.starts_with("MACO0047: hang in megakernel `sums`: task `sum` tile [0, 0] (call #0) "), "{text}");
+                assert!(text.contains(&format!(" signals: it waits for rank {} (worker 0", rank + 1)), "{text}");
+            }
+            communicator.barrier().unwrap();
+            if rank == 2 {
+                // Its connection closes while a panic unwinds it: without a farewell.
+                let gone = (core, communicator);
+                let _: Result<(), _> = catch_unwind(AssertUnwindSafe(move || {
+                    let _gone = gone;
+                    resume_unwind(Box::new(()))
+                }));
+                return;
+            }
+            let until = Instant::now() + Duration::from_secs(20);
+            while communicator.check().is_ok() {
+                assert!(Instant::now() < until, "nobody hears of it");
+                std::thread::yield_now();
+            }
+            let text = of(REPORT_DEADLINE);
+            let waits = format!("`task sum tile [0, 0] (call #0) in megakernel sums, for rank {}`", rank + 1);
+            assert!(text.starts_with(&format!("MACO0095: rank 2 is gone, while others wait for {waits}: ")), "{text}");
+            // What was no hang has nothing to do with it.
+            assert!(of(REPORT_BUSY).starts_with("MACO0046: "), "{}", of(REPORT_BUSY));
+        };
+        Communicator::threads(3, run).unwrap();
     }
 }

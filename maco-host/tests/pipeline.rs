@@ -6,7 +6,7 @@ mod kernels;
 use std::time::{Duration, Instant};
 
 use half::bf16;
-use kernels::{ADD, BY, Builder, CENTRE, DOUBLE, LINEAR, SCHEDULES, SLOW};
+use kernels::{ADD, BY, Builder, CENTRE, DOUBLE, LINEAR, SCHEDULES, SLOW, WIDE};
 use maco_graph::ir::TensorKind::{In, Out, Temp};
 use maco_graph::spec::Element::{Bf16, F32};
 use maco_host::{Arguments, Device, Error, Fault, Plan, PlanOptions, Schedule, Symptom, Tensor};
@@ -214,6 +214,58 @@ fn consumers_that_are_far_ahead_run_every_task_once() {
             let mut y = device.zeros::<f32>([64, 32]).unwrap();
             plan.run(Arguments::new().tensor(&x).scalar(3f32).tensor_mut(&mut y)).unwrap();
             assert_eq!(y.download().unwrap(), expected, "seed {seed}, {schedule}");
+        }
+    }
+}
+
+/// y = x · wᵀ by tiles whose chunks go through shared memory twice: an `m` × `n` product of K 64, and its operands.
+fn wide(device: &Device, [m, n]: [u64; 2]) -> (Builder, [Tensor<bf16>; 2]) {
+    let builder = Builder::new("wide").tensor("x", In, Bf16, &[m, 64]).tensor("w", In, Bf16, &[n, 64]).tensor("y", Out, Bf16, &[m, n]);
+    let operand = |rows: u64, seed: u32| {
+        let data: Vec<bf16> = integers(rows * 64, seed).map(|x| bf16::from_f32(x / 64.0)).collect();
+        device.upload(&data, [rows, 64]).unwrap()
+    };
+    (builder.call(&WIDE, &["x", "w", "y"], &[]), [operand(m, 3), operand(n, 4)])
+}
+
+fn products(plan: &Plan, device: &Device, [x, w]: &[Tensor<bf16>; 2]) -> Vec<bf16> {
+    let mut y = device.zeros::<bf16>([x.shape()[0], w.shape()[0]]).unwrap();
+    plan.run(Arguments::new().tensor(x).tensor(w).tensor_mut(&mut y)).unwrap();
+    y.download().unwrap()
+}
+
+/// Consumers fill a chunk again when the store role says that TMA has read it, which is a while after it was told to. If that is said too early, as by a store role
+/// without `cp.async.bulk.wait_group.read`, what was to be stored first is what was filled in last.
+#[test]
+fn chunks_that_are_used_again_while_their_stores_are_in_flight_are_noticed() {
+    let device = Device::cpu_with(1);
+    let (builder, operands) = wide(&device, [128, 256]);
+    let expected = products(&build(&device, &builder, PlanOptions::new()), &device, &operands);
+    for schedule in SCHEDULES {
+        let plan = build(&device, &builder, PlanOptions::new().pipelined(true).schedule(schedule));
+        assert!(products(&plan, &device, &operands) == expected, "{schedule:?}");
+        plan.inject(Some(Fault::EarlyFree(0))).unwrap();
+        let found = products(&plan, &device, &operands);
+        // Chunks have 64 columns, and a warpgroup has room for two.
+        let late: Vec<bf16> = expected.chunks_exact(256).flat_map(|row| [&row[128..], &row[128..]].concat()).collect();
+        assert!(found != expected, "{schedule:?}: nobody notices");
+        assert!(found == late, "{schedule:?}: not what is in the chunks last");
+        plan.inject(None).unwrap();
+        assert!(products(&plan, &device, &operands) == expected, "{schedule:?}");
+    }
+}
+
+/// The same role with its waits: whenever copies read, and whoever is late, results are right; also where the next tile's chunks follow at once.
+#[test]
+fn chunks_are_used_again_when_they_have_been_read() {
+    let device = Device::cpu_with(2);
+    let (builder, operands) = wide(&device, [300, 600]);
+    let expected = products(&build(&device, &builder, PlanOptions::new()), &device, &operands);
+    for schedule in SCHEDULES {
+        let plan = build(&device, &builder, PlanOptions::new().pipelined(true).schedule(schedule));
+        for seed in 0..20 {
+            plan.set_delays(seed);
+            assert!(products(&plan, &device, &operands) == expected, "{schedule:?}, seed {seed}");
         }
     }
 }

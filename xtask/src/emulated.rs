@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 41] = [
+const PROGRAMS: [(&str, &str, &str); 42] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
@@ -53,6 +53,7 @@ const PROGRAMS: [(&str, &str, &str); 41] = [
     ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
+    ("ranks", "failures", "gpu_each_rank"),
     ("ranks", "pushed", "gpu::halves"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
     ("skinny", "skinny", "gpu"),

@@ -14,7 +14,7 @@ pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;
 use crate::profile::warp_task::WarpTaskTimer;
-use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run, Until};
+use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run, Until, faults};
 use crate::roles::consumer::Consumer;
 use crate::roles::cpu::Cpu;
 use crate::roles::elementwise_prologue::ElementwisePrologue;
@@ -22,7 +22,7 @@ use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 use crate::sync::ready_mailbox;
-use maco_abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, Slot, View, ViewEntry};
+use maco_abi::{Descriptor, EARLY_FREE, Launch, OP_END, OPERANDS, SLOTS, Slot, View, ViewEntry};
 
 /// A CTA, from launch to launch.
 pub struct Cta {
@@ -147,7 +147,7 @@ impl Cta {
         machine: &M,
         surroundings: &dyn Surroundings,
         launch: &Launch,
-        dispatch: impl FnMut(&mut Cpu, Task, u32),
+        mut dispatch: impl FnMut(&mut Cpu, Task, u32),
     ) {
         let (number, warps) = part.warps();
         let thread = Modelled::new(&self.shared, surroundings, self.block, number, warps, self.seed);
@@ -158,7 +158,13 @@ impl Cta {
                 CtaThread::Control => control(machine, launch, self.block),
                 CtaThread::Load => roles::load(smem(), launch, Played(dispatch)),
                 CtaThread::Consume(_) => roles::consume(smem(), launch, Consuming { dispatch, machine }),
-                CtaThread::Store => roles::store(machine, machine, smem(), launch, Played(dispatch)),
+                CtaThread::Store => {
+                    let storing = |cpu: &mut Cpu, task: Task, op| {
+                        tma::set_impatient(faults::hit(launch, EARLY_FREE, || task.index()));
+                        dispatch(cpu, task, op);
+                    };
+                    roles::store(machine, machine, smem(), launch, Played(storing));
+                }
             }
         });
     }

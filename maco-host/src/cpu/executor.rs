@@ -236,7 +236,7 @@ impl Executor {
         }
         let panicked = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A launch that has ended needs nobody any more.
-        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error.while_at(&core.waits()))));
+        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error.while_at(&core.waits(&BlackBox::EMPTY)))));
         match lost.or_else(|| self.cause(core, panicked)) {
             None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {
@@ -346,7 +346,7 @@ impl Executor {
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.memory.black_box.pointer().cast::<BlackBox>().read() };
-        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(core.missing(&report)))
+        (report.report != abi::REPORT_NONE).then(|| core.cause(&report, false))
     }
 
     /// Later launches record so much; without room for any, none do.

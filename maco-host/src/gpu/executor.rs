@@ -215,7 +215,7 @@ impl Executor {
             return Err(cause.aborted(core.megakernel()));
         }
         let Some(report) = self.memory().report() else { return Ok(()) };
-        let cause = Cause::of(&report, &core.plan, true).waiting_for(core.missing(&report));
+        let cause = core.cause(&report, true);
         let error = cause.error(core.megakernel());
         turn.aborted = Some(cause);
         Err(error)

@@ -202,6 +202,7 @@ impl Lowered {
             Some(Fault::LostArrive(task)) => (abi::LOST_ARRIVE, broken(task).map(|_| task)),
             Some(Fault::ExtraBytes(task)) => (abi::EXTRA_BYTES, broken(task).map(|_| task)),
             Some(Fault::LostPush(task)) => (abi::LOST_PUSH, broken(task)),
+            Some(Fault::EarlyFree(task)) => (abi::EARLY_FREE, broken(task).map(|_| task)),
             None | Some(Fault::LostSignal(_)) => (NO_FAULT, None),
         };
         of.map_or(InjectedFault::default(), |of| InjectedFault { kind, of })
@@ -249,6 +250,9 @@ pub enum Fault {
     ExtraBytes(u32),
     /// The scheduler believes that it has pushed the task.
     LostPush(u32),
+    /// Shared memory is used again while the task's stores of it are in flight. On the pipelined CPU executor alone, whose copies are a model; elsewhere nothing
+    /// is broken.
+    EarlyFree(u32),
 }
 
 /// Scalar sources of all calls, equal sequences stored once, and where each call's sequence starts.

@@ -404,6 +404,7 @@ fn a_fault_changes_only_its_task() {
             (Fault::LostArrive as fn(u32) -> Fault, abi::LOST_ARRIVE),
             (Fault::ExtraBytes, abi::EXTRA_BYTES),
             (Fault::LostPush, abi::LOST_PUSH),
+            (Fault::EarlyFree, abi::EARLY_FREE),
         ] {
             let (lowered, changed, task) = broken(schedule, fault);
             assert!(changed.is_empty(), "{schedule}: {changed:?}");

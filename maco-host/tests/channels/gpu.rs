@@ -2,6 +2,8 @@
 //!
 //! Tests that need more GPUs than there are say so and are left out. Some need the emulated driver, which can be told to lack things.
 
+mod topology;
+
 use std::time::Duration;
 use std::{fs, process, thread};
 
@@ -177,23 +179,6 @@ fn told(world: u32, case: &str, variables: impl Fn(u32) -> Vec<(&'static str, &'
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_two_without_peer_access_are_named() {
-    if !is_emulated() || !are_there(3) {
-        return;
-    }
-    let text = told(3, "gpu refused 3", |_| vec![("EMU_NO_PEERS", "1")]);
-    let words = "MACO0100: GPU 0 (NVIDIA H200 (emulated)) of rank 0 cannot access the memory of GPU 1 (NVIDIA H200 (emulated)) of rank 1";
-    assert!(text.starts_with("MACO0096: ranks 0, 1 and 2 failed at `share memory of GPUs`") && text.contains(words), "{text}");
-    assert!(text.contains("there is no peer access between the two"), "{text}");
-    // On one GPU none is needed.
-    assert_eq!(told(2, "gpu exchange 1", |_| vec![("EMU_NO_PEERS", "1")]), "");
-    // One that two ranks have, and one of another: who can do its part does not go on either.
-    let text = told(3, "gpu refused 2", |_| vec![("EMU_NO_PEERS", "1")]);
-    assert!(text.starts_with("MACO0096: ranks 0, 1 and 2 failed") && text.contains("of rank 0 cannot access"), "{text}");
-}
-
-#[test]
-#[ignore = "needs a GPU"]
 fn gpu_without_files_of_memory_is_an_error() {
     if !is_emulated() {
         return;
@@ -203,21 +188,6 @@ fn gpu_without_files_of_memory_is_an_error() {
     // Of one rank alone it is everybody's, too.
     let text = told(2, "gpu refused 1", |rank| vec![("EMU_NO_DESCRIPTORS", if rank == 1 { "1" } else { "0" })]);
     assert!(text.starts_with("MACO0096: rank 1 failed at `symmetric memory`") && text.contains("passed on as a file descriptor"), "{text}");
-}
-
-/// As with a `CUDA_VISIBLE_DEVICES` of each process: whether a GPU can be mapped that a process does not see is found by doing it.
-#[test]
-#[ignore = "needs a GPU"]
-fn gpu_one_that_is_not_seen_is_tried() {
-    if !is_emulated() {
-        return;
-    }
-    let seen = |rank| ("EMU_GPUS", if rank == 0 { "1" } else { "2" });
-    assert_eq!(told(2, "gpu exchange 2", |rank| vec![seen(rank)]), "");
-    let text = told(2, "gpu refused 2", |rank| vec![seen(rank), ("EMU_NO_PEERS", if rank == 0 { "1" } else { "0" })]);
-    assert!(text.starts_with("MACO0096: rank 0 failed at `map memory of GPUs`"), "{text}");
-    let words = "the memory of rank 1, on GPU 1 (NVIDIA H200 (emulated)), could not be mapped for GPU 0 (NVIDIA H200 (emulated)";
-    assert!(text.contains(words) && text.contains("cuMemSetAccess"), "{text}");
 }
 
 #[test]

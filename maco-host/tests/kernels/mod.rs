@@ -62,6 +62,9 @@ pub static LINEAR: TaskSpec = task(
         tensor("y", Access::Write, Element::Bf16, MN, TILE),
     ],
 );
+/// The same by tiles of which each warpgroup stores four chunks, twice as many as it has room for.
+pub static WIDE: TaskSpec =
+    TaskSpec { name: "wide", axes: &[Axis { name: "i", tiles: &[128] }, Axis { name: "j", tiles: &[256] }], ..LINEAR };
 /// y = x, slowly: each tile sleeps for `by` milliseconds.
 pub static SLOW: TaskSpec = task(
     "slow",
@@ -92,7 +95,7 @@ pub static FOREVER: TaskSpec =
 pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, early_start: false, shared: 0, boxes: &[] }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
-pub static TASKS: [&TaskSpec; 9] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN, &FOREVER];
+pub static TASKS: [&TaskSpec; 10] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN, &FOREVER, &WIDE];
 
 pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     let (i, j) = (task.coord(0), task.coord(1));
@@ -102,16 +105,23 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     type K = Whole<Size<2>>;
     let tile = |operand| TaskTile::<f32, (I, J), Update, 4, 8>::new(task.tile(operand, 0, i * 4, j * 8));
     let row = |operand| task.tile(operand, 0, i * 2, 0);
-    if slot == 3 {
-        let mut cta = Cta::<Gemm, Cpu, Identity>::new(cpu, task);
-        let x = TaskTile::<bf16, (I, K), Read, 64, 0>::new(task.tile(0, 0, i * 64, 0));
-        let w = TaskTile::<bf16, (J, K), Read, 128, 0>::new(task.tile(1, 0, j * 128, 0));
-        let mut acc = cta.accumulator::<_, 64, 128>();
-        for k in cta.steps(x, w) {
-            cta.mma(&mut acc, x.tile(k), w.tile(k));
-        }
-        cta.store(acc, TaskTile::<bf16, (I, J), Write, 64, 128>::new(task.tile(2, 0, i * 64, j * 128)));
-        return;
+    macro_rules! product {
+        ($rows:literal, $columns:literal) => {{
+            let mut cta = Cta::<Gemm, Cpu, Identity>::new(cpu, task);
+            let x = TaskTile::<bf16, (I, K), Read, $rows, 0>::new(task.tile(0, 0, i * $rows, 0));
+            let w = TaskTile::<bf16, (J, K), Read, $columns, 0>::new(task.tile(1, 0, j * $columns, 0));
+            let mut acc = cta.accumulator::<_, $rows, $columns>();
+            for k in cta.steps(x, w) {
+                cta.mma(&mut acc, x.tile(k), w.tile(k));
+            }
+            cta.store(acc, TaskTile::<bf16, (I, J), Write, $rows, $columns>::new(task.tile(2, 0, i * $rows, j * $columns)));
+            return;
+        }};
+    }
+    match slot {
+        3 => product!(64, 128),
+        9 => product!(128, 256),
+        _ => {}
     }
     let cta = Cta::<Rows, Cpu, Identity>::new(cpu, task);
     match slot {

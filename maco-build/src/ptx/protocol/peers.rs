@@ -12,6 +12,7 @@ use crate::ptx::flow::{Way, address};
 const PEERS: [&str; 9] =
     ["get.sys", "packet.load", "packet.store", "put.sys", "signal.sys", "stop.sys", "tell.sys", "trigger.sys", "wait.sys"];
 const WAITS: Is = |s| s.tag == Some("wait.sys");
+const SIGNAL: Is = |s| s.tag == Some("signal.sys");
 const TRIGGER: Is = |s| s.tag == Some("trigger.sys");
 const ACQUIRE_SYS: Is = |s| s.opcode() == "fence.acquire.sys";
 const RELEASE_SYS: Is = |s| s.opcode() == "fence.release.sys";
@@ -47,9 +48,17 @@ impl Rules<'_, '_, '_> {
             WAITS,
             Way::Forward,
             ACQUIRE_SYS,
-            |s| s.tag == Some("signal.sys"),
+            SIGNAL,
             "what another rank has published may not be visible: `fence.acquire.sys` belongs behind a poll that saw its value; one of `.gpu` scope orders nothing of a peer",
         );
+        // By threads that store boxes in a peer's memory, and tell it; what flags decide is whether they do, not whether they fence before.
+        let unfenced = |&at: &usize| self.flow.may_meet(at, Way::Forward, |s| SIGNAL(s) || TRIGGER(s), PROXY_GLOBAL);
+        for at in self.flow.all(STORED).into_iter().filter(unfenced).collect::<Vec<_>>() {
+            self.broken(
+                at,
+                "another rank may not see what TMA wrote: `fence.proxy.async.global` belongs on every path between its completion and a signal of scope `.sys`",
+            );
+        }
         self.always(
             TRIGGER,
             Way::Backward,

@@ -27,6 +27,11 @@ static CONTEXTS: [u64; DEVICES] = [0x4354_5854; DEVICES];
 /// How often each primary context is retained.
 static RETAINED: [AtomicU32; DEVICES] = [const { AtomicU32::new(0) }; DEVICES];
 
+/// Whether devices are parts of a GPU, with `EMU_MIG=1`: each has a name that says so, and no peers.
+pub fn is_part() -> bool {
+    crate::settings::number("EMU_MIG", 0) != 0
+}
+
 pub fn primary(device: usize) -> *mut c_void {
     (&raw const CONTEXTS[device]).cast_mut().cast()
 }
@@ -91,7 +96,7 @@ pub unsafe extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(to: *mut c_char, length: c_int, device: c_int) -> Status {
     device!(device);
-    let name = b"NVIDIA H200 (emulated)\0";
+    let name: &[u8] = if is_part() { b"NVIDIA H200 MIG 1g.18gb (emulated)\0" } else { b"NVIDIA H200 (emulated)\0" };
     let count = name.len().min(length.max(0) as usize);
     // SAFETY: promised by the caller.
     unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), to, count) };

@@ -2,13 +2,23 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::context::{current, device, device_of};
+use super::context::{current, device, device_of, is_part};
 use super::*;
 use crate::memory;
 
-/// Whether a device can use the memory of another one: all can, as over NVLink, or none with `EMU_NO_PEERS=1`.
+/// Whether a device can use the memory of another one: all can, as over NVLink, but for those that `EMU_NO_PEER` names, or none with `EMU_NO_PEERS=1`. Parts of GPUs
+/// cannot.
 pub fn reaches(device: usize, other: usize) -> bool {
-    device != other && crate::settings::number("EMU_NO_PEERS", 0) == 0
+    let none = crate::settings::number("EMU_NO_PEERS", 0) != 0 || is_part();
+    device != other && !none && !is_listed(&std::env::var("EMU_NO_PEER").unwrap_or_default(), device, other)
+}
+
+/// Whether `pairs`, such as `0>1,2>0`, have this one.
+fn is_listed(pairs: &str, device: usize, other: usize) -> bool {
+    pairs.split(',').any(|pair| {
+        let ends = pair.split_once('>').map(|(from, to)| [from, to].map(|number| number.trim().parse().ok()));
+        ends == Some([Some(device), Some(other)])
+    })
 }
 
 /// # Safety

@@ -6,7 +6,7 @@ pub mod place;
 
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maco::{Communicator, Device, PlanOptions, Schedule, bf16, f16};
 
@@ -85,6 +85,21 @@ pub(crate) use everywhere;
 /// Whether tests are to be short: `MACO_TESTS=short`, where a GPU is emulated.
 pub fn short() -> bool {
     std::env::var("MACO_TESTS").is_ok_and(|value| value == "short")
+}
+
+/// How much later than it is due an error may come on a machine of two cores that has other work: each of eight threads and more comes to its turn late.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// How long an error may take to come that is due after `deadline`, which `MACO_DEADLINE_SCALE` scales as it does that of the plan.
+pub fn at_most(deadline: Duration) -> Duration {
+    deadline.mul_f64(std::env::var("MACO_DEADLINE_SCALE").map_or(1.0, |scale| scale.parse().unwrap())) + SLACK
+}
+
+/// Fails if an error that was due after `deadline` came later. The wait for it began at `begin`.
+#[track_caller]
+pub fn in_time(begin: Instant, deadline: Duration) {
+    let took = begin.elapsed();
+    assert!(took < at_most(deadline), "took {took:?}, and was due after {deadline:?}");
 }
 
 /// A rank among others.

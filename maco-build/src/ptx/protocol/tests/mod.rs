@@ -119,6 +119,8 @@ mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r13], %r15;
 fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;
 cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%rd5, {%r4, %r5, %r6}], [%r16];
 cp.async.bulk.commit_group;
+cp.async.bulk.wait_group.read 0;
+mbarrier.arrive.shared::cta.b64 _, [%r53];
 cp.async.bulk.wait_group 0;
 fence.proxy.async.global;
 fence.release.gpu;
@@ -310,6 +312,7 @@ fn every_rule_sees_its_mistake() {
         ("fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;", 0, "", "tensor map"),
         ("fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;", 0, "", "tensor map"),
         ("cp.async.bulk.commit_group;", 0, "", "not committed"),
+        ("cp.async.bulk.wait_group.read 0;", 0, "", "shared memory is given back before"),
         ("cp.async.bulk.wait_group 0;", 0, "cp.async.bulk.wait_group.read 0;", "may not have arrived"),
         ("fence.release.gpu;", 0, "", "may overtake"),
         ("fence.release.gpu;", 0, "fence.release.sys;", "may overtake"),

@@ -46,6 +46,23 @@ st.release.sys.global.u32 [%rd16], %r12;
 $END:
 ";
 
+/// How a store role pushes a box: to a peer's memory, and then the signal.
+const PUSH: &str = "\
+fence.proxy.tensormap::generic.acquire.gpu [%rd20], 128;
+cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%rd20, {%r20, %r21, %r22}], [%r23];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group.read 0;
+mbarrier.arrive.shared::cta.b64 _, [%r24];
+cp.async.bulk.wait_group 0;
+@%p20 bra $QUIET;
+fence.proxy.async.global;
+$PEER:
+// maco: signal.sys
+st.release.sys.global.u32 [%rd21], %r25;
+@%p21 bra $PEER;
+$QUIET:
+";
+
 /// What the lint says, but for what an entry without a megakernel lacks.
 fn lint(body: &str) -> Vec<String> {
     let ptx = format!(".version 8.6\n.target sm_90a\n.visible .entry maco_channel(\n)\n{{\n{body}ret;\n}}\n");
@@ -56,6 +73,36 @@ fn lint(body: &str) -> Vec<String> {
 #[test]
 fn channels_keep_their_rules() {
     assert_eq!(lint(CHANNEL), Vec::<String>::new());
+    assert_eq!(lint(PUSH), Vec::<String>::new());
+}
+
+/// A completed store of a box is behind the fence of its proxy on every path to a signal: one path with it is not enough.
+#[test]
+fn pushed_boxes_are_fenced_on_every_path() {
+    const FENCE: &str = "fence.proxy.async.global;\n";
+    let text = "another rank may not see what TMA wrote";
+    for instead in [
+        "",
+        // Of the wrong proxy's memory, and the fence of a normal signal.
+        "fence.proxy.async.shared::cta;\n",
+        "fence.release.gpu;\n",
+        "fence.release.sys;\n",
+        // Where a flag decides.
+        "@%p22 bra $PEER;\nfence.proxy.async.global;\n",
+    ] {
+        let found = lint(&PUSH.replace(FENCE, instead));
+        assert!(found.iter().any(|found| found.contains(text)), "{instead}: {found:?}");
+    }
+    // Before the completion it is none.
+    let early = PUSH.replace(FENCE, "").replace("cp.async.bulk.wait_group 0;", "fence.proxy.async.global;\ncp.async.bulk.wait_group 0;");
+    assert!(lint(&early).iter().any(|found| found.contains(text)));
+    // The proxy of a port channel tells the peer, too.
+    let trigger = PUSH.replace(
+        "// maco: signal.sys\nst.release.sys.global.u32 [%rd21], %r25;",
+        "fence.release.sys;\n// maco: trigger.sys\nst.relaxed.sys.global.v2.u64 [%rd21], {%rd22, %rd23};",
+    );
+    assert_eq!(lint(&trigger), Vec::<String>::new());
+    assert!(lint(&trigger.replace(FENCE, "")).iter().any(|found| found.contains(text)));
 }
 
 #[test]

@@ -122,6 +122,39 @@ fn there_may_be_no_peers() {
     });
 }
 
+fn can(device: i32, other: i32) -> i32 {
+    let mut can = -1;
+    // SAFETY: a place for the answer.
+    assert_eq!(unsafe { cuDeviceCanAccessPeer(&mut can, device, other) }, SUCCESS);
+    can
+}
+
+#[test]
+fn access_may_be_of_one_direction() {
+    alone!(access_may_be_of_one_direction, &[("EMU_GPUS", "3"), ("EMU_NO_PEER", "0>1, 2>0")], {
+        let pairs = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
+        assert_eq!(pairs.map(|(device, other)| can(device, other)), [0, 1, 1, 0, 1, 1]);
+        enter(1);
+        enter(0);
+        assert_eq!((enable(1), enable(2)), (PEER_ACCESS_UNSUPPORTED, SUCCESS));
+        enter(1);
+        assert_eq!(enable(0), SUCCESS);
+    });
+}
+
+#[test]
+fn devices_may_be_parts() {
+    alone!(devices_may_be_parts, &[TWO, ("EMU_MIG", "1")], {
+        let mut name = [0i8; 64];
+        // SAFETY: a place of that length.
+        assert_eq!(unsafe { cuDeviceGetName(name.as_mut_ptr().cast(), 64, 1) }, SUCCESS);
+        assert_eq!(&name.map(|byte| byte as u8)[..24], b"NVIDIA H200 MIG 1g.18gb ");
+        assert_eq!((can(0, 1), can(1, 0)), (0, 0));
+        enter(0);
+        assert_eq!(enable(1), PEER_ACCESS_UNSUPPORTED);
+    });
+}
+
 /// Kernels of two ranks that send a number to and fro `rounds` times, each adding one: behind a flag of `scope`.
 pub fn ping_pong(rounds: u32, release: &str, acquire: &str) -> [String; 2] {
     let send = format!("add.s32 %r3, %r3, 1; st.global.u32 [%far+64], %r3; {release}.global.u32 [%far], %r1;");
