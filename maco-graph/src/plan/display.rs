@@ -6,7 +6,7 @@ use maco_abi::ExchangeTask;
 
 use super::check::operand_name;
 use super::workload::rounds_to_tf32;
-use super::{Plan, PlannedCall, Relation, Schedule};
+use super::{Plan, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
 
 impl Display for Plan {
@@ -32,7 +32,7 @@ impl Display for Plan {
             let tasks = planned.tasks.len();
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
             match planned.whole {
-                _ if call.task.collective().is_some() => write!(f, "{}", exchange(planned))?,
+                _ if call.task.collective().is_some() => write!(f, "{}", self.described_exchange(index as u32))?,
                 _ if planned.parts == 1 => {}
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
@@ -84,6 +84,26 @@ impl Plan {
         dot
     }
 
+    /// How the tiles of a collective go: `two-shot, sent by #1`. Nothing of tiles that go as packets, in one step, and of a call that is no collective.
+    pub fn exchange(&self, call: u32) -> Option<String> {
+        let planned = self.calls.get(call as usize)?;
+        self.graph.calls[call as usize].task.collective()?;
+        let way = match planned.exchange_task(0, 0)? {
+            ExchangeTask::SendToOwner | ExchangeTask::Reduce => "two-shot",
+            _ => "one-shot",
+        };
+        Some(match planned.pushed_by {
+            Some(by) if planned.whole > 0 => format!("{way}, {} tiles sent by #{by}, others by tasks", planned.whole),
+            Some(by) => format!("{way}, sent by #{by}"),
+            None => format!("{way}, sent by tasks"),
+        })
+    }
+
+    /// [`Plan::exchange`] behind what is said before it.
+    fn described_exchange(&self, call: u32) -> String {
+        self.exchange(call).map_or_else(String::new, |way| format!("  {way}"))
+    }
+
     fn write_dot(&self, dot: &mut String) -> fmt::Result {
         writeln!(dot, "digraph {} {{", quoted(&self.graph.name))?;
         writeln!(dot, "  node [shape=box, fontname=\"monospace\"];")?;
@@ -91,7 +111,7 @@ impl Plan {
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
             let split = match planned.whole {
-                _ if self.graph.calls[index].task.collective().is_some() => exchange(planned),
+                _ if self.graph.calls[index].task.collective().is_some() => self.described_exchange(index as u32),
                 _ if planned.parts == 1 => String::new(),
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
@@ -180,20 +200,6 @@ impl Plan {
             (ScalarSource::Literal(bits), ScalarType::U32) => format!("{bits}"),
             (ScalarSource::Literal(bits), ScalarType::I32) => format!("{}", bits as i32),
         }
-    }
-}
-
-/// How the tiles of a collective go: `  two-shot, sent by #1`.
-fn exchange(planned: &PlannedCall) -> String {
-    let way = match planned.exchange_task(0, 0) {
-        None => return String::new(),
-        Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
-        Some(_) => "one-shot",
-    };
-    match planned.pushed_by {
-        Some(by) if planned.whole > 0 => format!("  {way}, {} tiles sent by #{by}, others by tasks", planned.whole),
-        Some(by) => format!("  {way}, sent by #{by}"),
-        None => format!("  {way}, sent by tasks"),
     }
 }
 
