@@ -20,6 +20,7 @@ pub mod mixture;
 pub mod nccl;
 pub mod operations;
 pub mod oracle;
+pub mod outside;
 pub mod overlaps;
 pub mod peer;
 pub mod pytorch;

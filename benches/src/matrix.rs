@@ -1,6 +1,6 @@
 //! Operands of matrix products, and whether two systems computed the same.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use maco::{Device, Tensor, TensorElement, bf16};
 
 /// Bytes that rotating buffers have together at least: five times the second-level cache of an H200, which has 50 MiB.
@@ -36,6 +36,17 @@ pub fn agree<E: TensorElement + Into<f64>>(ours: &Tensor<E>, theirs: &Tensor<E>,
     let theirs: Vec<f64> = theirs.download()?.into_iter().map(E::into).collect();
     let error = error(&ours.download()?, &theirs);
     ensure!(error < most, "the systems disagree: relative error {error:.1e}");
+    Ok(())
+}
+
+/// Fails unless both have the same bits.
+pub fn same_bits(ours: &Tensor<bf16>, theirs: &Tensor<bf16>) -> anyhow::Result<()> {
+    let (ours, theirs) = (ours.download()?, theirs.download()?);
+    ensure!(ours.len() == theirs.len(), "the systems disagree: {} elements and {}", ours.len(), theirs.len());
+    let differs = ours.iter().zip(&theirs).position(|(ours, theirs)| ours.to_bits() != theirs.to_bits());
+    if let Some(n) = differs {
+        bail!("the systems disagree: element {n} of {} is {} and {}", ours.len(), ours[n], theirs[n]);
+    }
     Ok(())
 }
 

@@ -225,17 +225,49 @@ impl LeanCall {
         [if first < self.count { first } else { self.count }, if end < self.count { end } else { self.count }]
     }
 
-    /// Whether a sum goes in two steps: each rank reduces a part, and sends it to all.
+    /// Whether it is an all-reduce that goes in two steps: each rank reduces a part, and sends it to all.
     #[inline(always)]
     pub const fn in_two_steps(&self, bytes: u32) -> bool {
-        self.ranks.ranks > 2 && self.count * bytes as u64 >= LEAN_TWO_STEPS
+        self.code & 0xff == LeanOperation::AllReduce as u32 && self.ranks.ranks > 2 && self.count * bytes as u64 >= LEAN_TWO_STEPS
     }
 
     /// Whether messages are packets: in one step, in which they all fit.
     #[inline(always)]
     pub const fn in_packets(&self, bytes: u32) -> bool {
-        let twice = self.code & 0xff == LeanOperation::AllReduce as u32 && self.in_two_steps(bytes);
-        self.each(bytes) * bytes as u64 <= 16 * LEAN_PACKETS as u64 && !twice
+        self.each(bytes) * bytes as u64 <= 16 * LEAN_PACKETS as u64 && !self.in_two_steps(bytes)
+    }
+
+    /// Which of these it is.
+    pub const fn way(&self, bytes: u32) -> LeanWay {
+        if self.in_packets(bytes) {
+            LeanWay::Packets
+        } else if self.in_two_steps(bytes) {
+            LeanWay::TwoSteps
+        } else {
+            LeanWay::OneStep
+        }
+    }
+}
+
+/// How a call sends its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeanWay {
+    /// As packets, in one step.
+    Packets,
+    /// As they are, in one step.
+    OneStep,
+    /// As they are, to owners and from there to all.
+    TwoSteps,
+}
+
+impl LeanWay {
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LeanWay::Packets => "packets",
+            LeanWay::OneStep => "data in one step",
+            LeanWay::TwoSteps => "data in two steps",
+        }
     }
 }
 
@@ -293,6 +325,22 @@ mod tests {
             }
             prop_assert_eq!(next, count);
         }
+    }
+
+    /// Of a GPU's 256 executors with 8 KiB each.
+    #[test]
+    fn small_messages_are_packets_and_large_sums_of_three_ranks_go_in_two_steps() {
+        let way = |operation, world, bytes: u64| {
+            let code = lean_code(operation, LeanReduction::Sum, LeanElement::Bf16);
+            let ranks = ranks(world, 256, 8 << 10, 0);
+            LeanCall { ranks, input: TENSOR, output: TENSOR, count: bytes / 2, deadline_ns: 0, code, root: 0 }.way(2)
+        };
+        let (sum, gather) = (LeanOperation::AllReduce, LeanOperation::AllGather);
+        assert_eq!([0, 8 << 10, 256 << 10].map(|bytes| way(sum, 2, bytes)), [LeanWay::Packets; 3]);
+        assert_eq!([(256 << 10) + 16, 1 << 30].map(|bytes| way(sum, 2, bytes)), [LeanWay::OneStep; 2]);
+        assert_eq!([0, (128 << 10) - 2].map(|bytes| way(sum, 3, bytes)), [LeanWay::Packets; 2]);
+        assert_eq!([128 << 10, 1 << 30].map(|bytes| way(sum, 3, bytes)), [LeanWay::TwoSteps; 2]);
+        assert_eq!([256 << 10, 1 << 30].map(|bytes| way(gather, 3, bytes)), [LeanWay::Packets, LeanWay::OneStep]);
     }
 
     #[test]

@@ -133,6 +133,7 @@ fn products_send_the_tiles_of_an_all_reduce() {
         let planned = plan(layer(true, false), &Options { schedule, ..pushing() }).unwrap();
         assert_eq!((planned.calls[1].pushed_by, planned.pushes(0)), (Some(0), Some(1)));
         assert_eq!((planned.calls[1].parts, planned.calls[1].tasks.len()), (1, 8 * 8));
+        assert_eq!([0, 1, 2].map(|call| planned.exchange(call)), [None, Some("one-shot, sent by #0".to_owned()), None]);
         assert!(
             planned.to_string().contains("one-shot, sent by #0")
                 && planned.dot().contains("sent by #0")
@@ -227,7 +228,9 @@ fn owners_add_up_in_a_task_of_their_own() {
             let (worker, at) = home(&planned, task);
             assert_eq!(part > 0, planned.lists.of(worker)[..at].contains(&(task - 1)));
         }
-        assert!(planned.to_string().contains("two-shot"));
+        let way = planned.exchange(1).unwrap();
+        assert_eq!(way, if push_tiles { "two-shot, sent by #0" } else { "two-shot, sent by tasks" });
+        assert!(planned.to_string().contains(&way));
     }
 }
 

@@ -21,8 +21,11 @@ use crate::{archive, fetch, sanitize, setup, tally};
 /// An archive is copied to the machine with the GPU, with the repository: keep it small.
 const LIMIT_MIB: f64 = 56.0;
 
+/// Multicast stays off, also NCCL's.
+pub const NO_MULTICAST: (&str, &str) = ("NCCL_NVLS_ENABLE", "0");
+
 /// What programs of a bundle run with: their code is loaded before anything is timed.
-pub const ENVIRONMENT: [(&str, &str); 2] = [("MACO_GPU_TESTS", "1"), ("CUDA_MODULE_LOADING", "EAGER")];
+pub const ENVIRONMENT: [(&str, &str); 3] = [("MACO_GPU_TESTS", "1"), ("CUDA_MODULE_LOADING", "EAGER"), NO_MULTICAST];
 
 /// Measures the planner, which needs no GPU.
 const PLANNING: &str = "benches-plan";

@@ -1,19 +1,22 @@
-//! What it costs that ranks exchange tiles inside of a megakernel, beside NCCL.
+//! What it costs that ranks exchange tiles inside of a megakernel, and tensors outside of one, beside NCCL.
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use benches::exchanges::{STEPS, alone, alone_narrow, normed, rows_alone, summed, summed_narrow};
 use benches::nccl::Nccl;
+use benches::outside::Outside;
 use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16};
 
-/// Measures sums over ranks: threads of this process, each with a GPU.
+/// Measures collectives of ranks: threads of this process, each with a GPU.
 ///
 /// `inside`: a chain of 100 times a tile, its all-reduce, the next tile, in one launch, less the chain without all-reduces, for one step. `NCCL`: the period of
-/// 100 all-reduces of NCCL in a CUDA graph. Times are the greatest of all ranks in each round, medians of the rounds. Results are checked.
+/// 100 all-reduces of NCCL in a CUDA graph. `outside`: the period of collectives outside of a megakernel in a CUDA graph, 200 or as many as have 256 MiB together, and
+/// of as many of NCCL. Times are the greatest of all ranks in each round, medians of the rounds. Results are checked, outside those of both systems bit by bit.
+/// NCCL runs without multicast: NCCL_NVLS_ENABLE=0.
 #[derive(Parser)]
 struct Options {
     /// Ranks; by default as many as there are GPUs
@@ -25,9 +28,26 @@ struct Options {
     /// Rounds.
     #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// KiB of the tensor that is summed, each a case
+    /// KiB of the tensor that is summed inside, each a case
     #[arg(long, value_delimiter = ',', default_values_t = [8, 64, 256])]
     kib: Vec<u64>,
+    /// KiB of the tensors that are summed outside, each a case
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10])]
+    outside: Vec<u64>,
+    /// MiB of the largest tensors outside: an all-reduce, an all-gather and a reduce-scatter; 0 for none
+    #[arg(long, default_value_t = 1 << 10)]
+    largest: u64,
+    /// Measure one of both alone
+    #[arg(long)]
+    only: Option<Part>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Inside of megakernels
+    Inside,
+    /// Outside of them
+    Outside,
 }
 
 const ROWS: u64 = 8;
@@ -49,6 +69,32 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
     let stream = Stream::new(&device)?;
     let clock = RankClock::new(communicator, &device, &stream, options.rounds)?;
     let nccl = Nccl::new(communicator)?;
+    if communicator.rank() == 0 {
+        eprintln!("{}", nccl.version());
+    }
+    let mut rows = Vec::new();
+    if options.only != Some(Part::Outside) {
+        rows.extend(inside(communicator, options, &device, &stream, &clock, &nccl)?);
+    }
+    if options.only != Some(Part::Inside) {
+        let outside = Outside { communicator, device: &device, stream: &stream, clock: &clock, nccl: &nccl };
+        rows.extend(outside.sizes(&options.outside)?);
+        if options.largest > 0 {
+            rows.extend(outside.largest(options.largest << 20)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Chains in megakernels.
+fn inside(
+    communicator: &Communicator,
+    options: &Options,
+    device: &Device,
+    stream: &Stream,
+    clock: &RankClock<'_>,
+    nccl: &Nccl,
+) -> anyhow::Result<Vec<Row>> {
     // Room for the messages of all steps: from every rank and twice, and of small tiles packets, half of which are flags.
     let most = options.kib.iter().max().copied().unwrap_or(0) << 10;
     communicator.set_message_memory(((most + (64 << 10)) * 5 * u64::from(communicator.ranks()) * STEPS as u64) as usize)?;
@@ -66,19 +112,19 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
                 let dims = $summed::Dims { M: ROWS, N: columns };
                 // The mean stays what it is after the first step.
                 let by = 1.0 / communicator.ranks() as f32;
-                let chain = $summed::plan_with(&device, dims, &asked)?;
+                let chain = $summed::plan_with(device, dims, &asked)?;
                 let bound = chain.bind(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y))?;
-                let without = $alone::plan_with(&device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
+                let without = $alone::plan_with(device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
                 let bound_without = without.bind(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut apart))?;
                 let mut theirs = device.zeros::<bf16>([ROWS, columns])?;
                 // The first call sets up what a capture does not allow.
-                nccl.all_reduce(&stream, &x, &mut theirs)?;
+                nccl.all_reduce(stream, &x, &mut theirs)?;
                 stream.synchronize()?;
-                let graph = CudaGraph::capture(&stream, |stream| (0..STEPS).try_for_each(|_| nccl.all_reduce(stream, &x, &mut theirs)))?;
+                let graph = CudaGraph::capture(stream, |stream| (0..STEPS).try_for_each(|_| nccl.all_reduce(stream, &x, &mut theirs)))?;
                 let times = clock.measure(&mut [
-                    &mut || Ok(bound.launch_on(&stream)?),
-                    &mut || Ok(bound_without.launch_on(&stream)?),
-                    &mut || Ok(graph.launch(&stream)?),
+                    &mut || Ok(bound.launch_on(stream)?),
+                    &mut || Ok(bound_without.launch_on(stream)?),
+                    &mut || Ok(graph.launch(stream)?),
                 ])?;
                 chain.check()?;
                 without.check()?;
@@ -104,7 +150,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         measure!(summed, alone, 256);
         measure!(summed_narrow, alone_narrow, 64);
     }
-    rows.extend(norms(communicator, &device, &stream, &clock)?);
+    rows.extend(norms(communicator, device, stream, clock)?);
     Ok(rows)
 }
 

@@ -5,20 +5,21 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::kernels::mlp;
-use benches::matrix::{agree, random};
+use benches::matrix::{agree, random, same_bits};
 use benches::nccl::Nccl;
 use benches::overlaps::mlp_summed;
 use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
 use clap::Parser;
-use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16};
+use maco::{Arguments, Communicator, CudaGraph, Device, Plan, PlanOptions, Stream, Via, bf16};
 
 /// Measures tensor-parallel MLPs, down · gelu(up · x), with their all-reduce: ranks are threads of this process, each with a GPU.
 ///
-/// T_all is one megakernel, the all-reduce in it; once more with tasks that send its tiles, instead of the products. T_gemm is the same without the all-reduce. T_seq is T_gemm's and then NCCL's all-reduce, in one CUDA graph.
+/// T_all is one megakernel, the all-reduce in it; once more with tasks that send its tiles, instead of the products, and once more in two steps, by owners (two-shot). Cases say
+/// how the tiles go, as the plan does. T_gemm is the same without the all-reduce. T_seq is T_gemm's and then NCCL's all-reduce, in one CUDA graph.
 /// E_own = 1 - (T_all - T_gemm) / (T_seq - T_gemm): 1 is an all-reduce that is hidden, 0 one that comes behind the products. The peer is cuBLASLt, by the fastest
-/// of the algorithms that it proposes, and then NCCL, in one CUDA graph. Times are the greatest of all ranks in each round, medians of the rounds. Results are
-/// compared.
+/// of the algorithms that it proposes, and then NCCL, in one CUDA graph, without multicast: NCCL_NVLS_ENABLE=0. Times are the greatest of all ranks in each round, medians of the
+/// rounds. Results are compared, those of megakernels bit by bit.
 #[derive(Parser)]
 struct Options {
     /// Ranks; by default as many as there are GPUs
@@ -58,6 +59,13 @@ fn shape(name: &str) -> anyhow::Result<[u64; 3]> {
     sizes.try_into().ok().with_context(|| format!("`{name}` is no MxHxK"))
 }
 
+/// How the plan's all-reduce goes: `one-shot, sent by #1`.
+fn way(plan: &Plan) -> String {
+    let plan = plan.graph();
+    let exchanged = (0..plan.calls.len() as u32).find_map(|call| plan.exchange(call));
+    exchanged.unwrap_or_else(|| "one-shot, packets".to_owned())
+}
+
 /// One rank.
 fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec<Row>> {
     let device = Device::gpu(communicator.local_rank())?;
@@ -67,9 +75,9 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
     let library = CublasLt::new(&device)?;
     let shapes = options.mlp.iter().map(|name| shape(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let (count, rank) = (u64::from(communicator.ranks()), u64::from(communicator.rank()));
-    // Room for the messages of the largest: its summands in whole tiles, from every rank and twice, as packets at most.
+    // Room for the messages of three plans of the largest: its summands in whole tiles, from every rank and twice, as packets at most.
     let most = shapes.iter().map(|[m, _, k]| m.next_multiple_of(64) * k.next_multiple_of(256)).max().unwrap_or(0);
-    communicator.set_message_memory(((1 << 20) + 2 * 8 * most * count) as usize)?;
+    communicator.set_message_memory(((1 << 20) + 3 * 8 * most * count) as usize)?;
     let mut rows = Vec::new();
     for [m, h, k] in shapes {
         ensure!(h.is_multiple_of(count), "H {h} cannot be divided among {count} ranks");
@@ -77,16 +85,20 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
         let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
         let new = |columns| device.zeros::<bf16>([m, columns]);
-        let (mut ours, mut by_tasks_too, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?, new(k)?);
+        let (mut ours, mut by_tasks_too, mut in_two_steps_too) = (new(k)?, new(k)?, new(k)?);
+        let (mut part, mut sequential) = (new(k)?, new(k)?);
         let (mut hidden, mut product, mut theirs) = (new(share)?, new(k)?, new(k)?);
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
 
         let asked = PlanOptions::new().communicator(communicator.clone());
-        let fused = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked)?;
+        let summed = |options: &PlanOptions| mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, options);
+        let fused = summed(&asked)?;
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
-        let by_tasks = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked.clone().push_tiles(false))?;
+        let by_tasks = summed(&asked.clone().push_tiles(false))?;
         let sent = by_tasks.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_tasks_too))?;
+        let in_two_steps = summed(&asked.clone().via(Via::TwoShot))?;
+        let owned = in_two_steps.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut in_two_steps_too))?;
         let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;
@@ -114,21 +126,26 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
             &mut || Ok(peer.launch(&stream)?),
             &mut || Ok(products.launch(&stream)?),
             &mut || Ok(sent.launch_on(&stream)?),
+            &mut || Ok(owned.launch_on(&stream)?),
         ])?;
         fused.check()?;
         by_tasks.check()?;
+        in_two_steps.check()?;
         apart.check()?;
         agree(&ours, &theirs, ROUNDED)?;
-        agree(&by_tasks_too, &ours, f64::MIN_POSITIVE)?;
+        same_bits(&by_tasks_too, &ours)?;
+        same_bits(&in_two_steps_too, &ours)?;
         agree(&sequential, &theirs, ROUNDED)?;
-        let [all, gemm, behind, peer, products, sent] = [times[0], times[1], times[2], times[3], times[4], times[5]];
+        let [all, gemm, behind, peer, products, sent, owned] = [times[0], times[1], times[2], times[3], times[4], times[5], times[6]];
         let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
         eprintln!("{case}: {}", fused.graph());
-        let row = |metric, ours, of, theirs| Row::against("overlap", &case, metric, ours, of, theirs);
-        rows.push(row("T_all", all, "cuBLASLt, then NCCL", peer));
-        rows.push(row("T_all, tasks send", sent, "cuBLASLt, then NCCL", peer));
-        rows.push(row("T_seq", behind, "cuBLASLt, then NCCL", peer));
-        rows.push(row("T_gemm", gemm, "cuBLASLt", products));
+        let named = |plan: &Plan| format!("{case}, {}", way(plan));
+        let row = |case: &str, metric, ours, of, theirs| Row::against("overlap", case, metric, ours, of, theirs);
+        rows.push(row(&named(&fused), "T_all", all, "cuBLASLt, then NCCL", peer));
+        rows.push(row(&named(&by_tasks), "T_all, tasks send", sent, "cuBLASLt, then NCCL", peer));
+        rows.push(row(&named(&in_two_steps), "T_all, two-shot", owned, "cuBLASLt, then NCCL", peer));
+        rows.push(row(&case, "T_seq", behind, "cuBLASLt, then NCCL", peer));
+        rows.push(row(&case, "T_gemm", gemm, "cuBLASLt", products));
         let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));
         let hidden = left.with(whole, |left, whole| 1.0 - left / whole);
         if let Some(folder) = &options.traces {
@@ -138,7 +155,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
             let folder = folder.join(format!("rank{rank}"));
             benches::write_traces(&fused, &stream, &folder, &case, || Ok(bound.launch_on(&stream)?))?;
         }
-        rows.push(Row { unit: "1", ..Row::without_peer("overlap", &case, "E_own", hidden) });
+        rows.push(Row { unit: "1", ..Row::without_peer("overlap", named(&fused), "E_own", hidden) });
     }
     Ok(rows)
 }

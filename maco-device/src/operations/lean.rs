@@ -488,7 +488,7 @@ impl<S: System> Executor<'_, S> {
         let operation = call.code & 0xff;
         let is = |other: LeanOperation| operation == other as u32;
         let [mut first, end] = call.part(self.number, bytes);
-        let twice = is(LeanOperation::AllReduce) && call.in_two_steps(bytes);
+        let twice = call.in_two_steps(bytes);
         let most = call.capacity(bytes) * if twice { ranks as u64 } else { 1 };
         // Each rank has planes of the one or the other.
         let planes = is(LeanOperation::ReduceScatter) || is(LeanOperation::AllToAll);

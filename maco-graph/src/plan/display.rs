@@ -6,7 +6,7 @@ use maco_abi::ExchangeTask;
 
 use super::check::operand_name;
 use super::workload::rounds_to_tf32;
-use super::{Plan, PlannedCall, Relation, Schedule};
+use super::{Plan, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
 use crate::spec::Collective;
 
@@ -33,7 +33,7 @@ impl Display for Plan {
             let tasks = planned.tasks.len();
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
             match planned.whole {
-                _ if call.task.collective().is_some() => write!(f, "{}", exchange(call, planned))?,
+                _ if call.task.collective().is_some() => write!(f, "{}", self.described_exchange(index as u32))?,
                 _ if planned.parts == 1 => {}
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
@@ -85,6 +85,28 @@ impl Plan {
         dot
     }
 
+    /// How the tiles of a collective go: `packets`, or `two-shot, sent by #1`. Nothing of a user's own exchange, and of a call that is no collective.
+    pub fn exchange(&self, call: u32) -> Option<String> {
+        let planned = self.calls.get(call as usize)?;
+        let collective = self.graph.calls[call as usize].task.collective()?;
+        let way = match planned.exchange_task(0, 0) {
+            None if matches!(collective, Collective::Channel(_)) => return None,
+            None => return Some("packets".to_owned()),
+            Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
+            Some(_) => "one-shot",
+        };
+        Some(match planned.pushed_by {
+            Some(by) if planned.whole > 0 => format!("{way}, {} tiles sent by #{by}, others by tasks", planned.whole),
+            Some(by) => format!("{way}, sent by #{by}"),
+            None => format!("{way}, sent by tasks"),
+        })
+    }
+
+    /// [`Plan::exchange`] behind what is said before it.
+    fn described_exchange(&self, call: u32) -> String {
+        self.exchange(call).map_or_else(String::new, |way| format!("  {way}"))
+    }
+
     fn write_dot(&self, dot: &mut String) -> fmt::Result {
         writeln!(dot, "digraph {} {{", quoted(&self.graph.name))?;
         writeln!(dot, "  node [shape=box, fontname=\"monospace\"];")?;
@@ -92,7 +114,7 @@ impl Plan {
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
             let split = match planned.whole {
-                _ if self.graph.calls[index].task.collective().is_some() => exchange(&self.graph.calls[index], planned),
+                _ if self.graph.calls[index].task.collective().is_some() => self.described_exchange(index as u32),
                 _ if planned.parts == 1 => String::new(),
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
@@ -181,21 +203,6 @@ impl Plan {
             (ScalarSource::Literal(bits), ScalarType::U32) => format!("{bits}"),
             (ScalarSource::Literal(bits), ScalarType::I32) => format!("{}", bits as i32),
         }
-    }
-}
-
-/// How the tiles of a collective go: `  two-shot, sent by #1`.
-fn exchange(call: &Call, planned: &PlannedCall) -> String {
-    let way = match planned.exchange_task(0, 0) {
-        None if matches!(call.task.collective(), Some(Collective::Channel(_))) => return String::new(),
-        None => return "  packets".to_owned(),
-        Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
-        Some(_) => "one-shot",
-    };
-    match planned.pushed_by {
-        Some(by) if planned.whole > 0 => format!("  {way}, {} tiles sent by #{by}, others by tasks", planned.whole),
-        Some(by) => format!("  {way}, sent by #{by}"),
-        None => format!("  {way}, sent by tasks"),
     }
 }
 

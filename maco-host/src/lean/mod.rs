@@ -5,7 +5,7 @@ mod state;
 use std::fmt;
 use std::sync::Arc;
 
-use maco_abi::{LeanElement, LeanOperation, LeanReduction, LeanTensor, lean_code};
+use maco_abi::{LeanElement, LeanOperation, LeanReduction, LeanTensor, LeanWay, lean_code};
 use maco_device::{bf16, f16};
 use maco_ranks::Error as RanksError;
 
@@ -13,6 +13,7 @@ pub(crate) use state::LeanStates;
 use state::{Order, State, Ticket};
 
 use crate::communicator::Communicator;
+use crate::device::Device;
 use crate::error::Error;
 use crate::gpu::Stream;
 use crate::tensor::{BufferFault, Tensor, TensorElement};
@@ -85,7 +86,7 @@ impl<E: RankElement> fmt::Debug for Collecting<E> {
 /// Collectives of one kernel each, on tensors of a CPU or of a GPU. All ranks make the same calls in the same order, with the same sizes, elements and operations.
 ///
 /// Elements travel as they are stored, are combined in `f32`, of integers exactly, in the order of ranks, and are rounded once: all ranks have the same bits in every
-/// run. The first call makes the memory for messages, which is a call of all ranks too, and cannot be captured.
+/// run. The first call makes the memory for messages, which is a call of all ranks too, and cannot be captured. Those that are named `_on` are queued on a stream.
 ///
 /// What goes wrong is MACO0099 on every rank, with the rank and what it waited for: a rank that makes another call, or none by the communicator's deadline. MACO0095
 /// is for a rank that is lost. After one of them all calls return it, until all ranks have called [`Communicator::recover_collectives`]. MACO0035 for tensors of other sizes than the operation asks for, and MACO0033 on another device.
@@ -103,8 +104,7 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`].
     pub fn all_reduce_by<E: RankElement>(&self, x: &mut Tensor<E>, by: Reduce) -> Result<(), Error> {
-        let (state, order) = self.reduced(x, by)?;
-        state.wait(state.begin(order, None)?)
+        self.call(None, x.device(), reduced(x, by))
     }
 
     /// Begins it and returns at once: the tensor comes back when it is waited for. Calls that come later wait for it. On a GPU it is queued behind what was launched
@@ -113,8 +113,8 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`], those of the exchange by [`Collecting::wait`].
     pub fn all_reduce_async<E: RankElement>(&self, x: Tensor<E>, by: Reduce) -> Result<Collecting<E>, Error> {
-        let (state, order) = self.reduced(&x, by)?;
-        let ticket = state.begin_async(order)?;
+        let state = self.lean().get(self.group(), x.device())?;
+        let ticket = state.begin_async(reduced(&x, by))?;
         Ok(Collecting { ticket, state, x })
     }
 
@@ -124,14 +124,7 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`]; MACO0033 for a stream of another device, MACO0090 if the first call is in a capture.
     pub fn all_reduce_on<E: RankElement>(&self, stream: &Stream, x: &mut Tensor<E>, by: Reduce) -> Result<(), Error> {
-        if stream.device() != x.device() {
-            return Err(x.device().wrong("the stream", stream.device()));
-        }
-        let (state, order) = self.reduced(x, by)?;
-        match state.begin(order, Some(stream))? {
-            ticket @ Ticket::Ended(_) => state.wait(ticket),
-            _ => Ok(()),
-        }
+        self.call(Some(stream), x.device(), reduced(x, by))
     }
 
     /// Makes part r of `y` what rank r has in `x`; `y` has as many elements as all `x` together.
@@ -139,7 +132,15 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`].
     pub fn all_gather<E: RankElement>(&self, x: &Tensor<E>, y: &mut Tensor<E>) -> Result<(), Error> {
-        self.both(x, y, LeanOperation::AllGather, Reduce::Sum, [x.len(), x.len() * self.ranks() as usize])
+        self.call(None, x.device(), self.gathered(x, y)?)
+    }
+
+    /// [`Communicator::all_gather`] on a stream, as [`Communicator::all_reduce_on`] is queued, or recorded.
+    ///
+    /// # Errors
+    /// As of [`Communicator::all_reduce_on`].
+    pub fn all_gather_on<E: RankElement>(&self, stream: &Stream, x: &Tensor<E>, y: &mut Tensor<E>) -> Result<(), Error> {
+        self.call(Some(stream), x.device(), self.gathered(x, y)?)
     }
 
     /// Makes `y` the reduction of what all ranks have in this rank's part of `x`, which has a part of the size of `y` for each rank.
@@ -147,7 +148,15 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`].
     pub fn reduce_scatter<E: RankElement>(&self, x: &Tensor<E>, y: &mut Tensor<E>, by: Reduce) -> Result<(), Error> {
-        self.both(x, y, LeanOperation::ReduceScatter, by, [y.len() * self.ranks() as usize, y.len()])
+        self.call(None, x.device(), self.scattered(x, y, by)?)
+    }
+
+    /// [`Communicator::reduce_scatter`] on a stream, as [`Communicator::all_reduce_on`] is queued, or recorded.
+    ///
+    /// # Errors
+    /// As of [`Communicator::all_reduce_on`].
+    pub fn reduce_scatter_on<E: RankElement>(&self, stream: &Stream, x: &Tensor<E>, y: &mut Tensor<E>, by: Reduce) -> Result<(), Error> {
+        self.call(Some(stream), x.device(), self.scattered(x, y, by)?)
     }
 
     /// Makes part r of `y` what rank r has in this rank's part of its `x`.
@@ -155,8 +164,15 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`]; MACO0035 too for tensors that cannot be divided by the number of ranks.
     pub fn all_to_all<E: RankElement>(&self, x: &Tensor<E>, y: &mut Tensor<E>) -> Result<(), Error> {
-        let parts = x.len().div_ceil(self.ranks() as usize) * self.ranks() as usize;
-        self.both(x, y, LeanOperation::AllToAll, Reduce::Sum, [parts, parts])
+        self.call(None, x.device(), self.transposed(x, y)?)
+    }
+
+    /// [`Communicator::all_to_all`] on a stream, as [`Communicator::all_reduce_on`] is queued, or recorded.
+    ///
+    /// # Errors
+    /// As of [`Communicator::all_to_all`] and [`Communicator::all_reduce_on`].
+    pub fn all_to_all_on<E: RankElement>(&self, stream: &Stream, x: &Tensor<E>, y: &mut Tensor<E>) -> Result<(), Error> {
+        self.call(Some(stream), x.device(), self.transposed(x, y)?)
     }
 
     /// Makes `x` what rank `root` has in it.
@@ -164,13 +180,15 @@ impl Communicator {
     /// # Errors
     /// As of [`Communicator::all_reduce`]; MACO0100 when there is no such rank.
     pub fn broadcast<E: RankElement>(&self, x: &mut Tensor<E>, root: u32) -> Result<(), Error> {
-        if root >= self.ranks() {
-            let what = format!("a broadcast by rank {root} of {} ranks", self.ranks()).into();
-            return Err(RanksError::Memory { what, help: "ranks count from 0" }.into());
-        }
-        let state = self.lean().get(self.group(), x.device())?;
-        let order = Order { root, ..order(x, x, LeanOperation::Broadcast, Reduce::Sum, x.len()) };
-        state.wait(state.begin(order, None)?)
+        self.call(None, x.device(), self.told(x, root)?)
+    }
+
+    /// [`Communicator::broadcast`] on a stream, as [`Communicator::all_reduce_on`] is queued, or recorded.
+    ///
+    /// # Errors
+    /// As of [`Communicator::broadcast`] and [`Communicator::all_reduce_on`].
+    pub fn broadcast_on<E: RankElement>(&self, stream: &Stream, x: &mut Tensor<E>, root: u32) -> Result<(), Error> {
+        self.call(Some(stream), x.device(), self.told(x, root)?)
     }
 
     /// Whether the ranks go on: what collectives have waited for in vain that nobody waited for on the host, such as those in replays of CUDA graphs. Does not wait.
@@ -190,33 +208,64 @@ impl Communicator {
         self.lean().recover(self.group())
     }
 
-    fn reduced<E: RankElement>(&self, x: &Tensor<E>, by: Reduce) -> Result<(Arc<State>, Order), Error> {
-        let state = self.lean().get(self.group(), x.device())?;
-        Ok((state, order(x, x, LeanOperation::AllReduce, by, x.len())))
+    /// How a call of `operation` whose parts have so many elements sends its messages: for benchmarks, which name what was chosen. Nothing is called.
+    #[doc(hidden)]
+    pub fn lean_way<E: RankElement>(&self, device: &Device, operation: LeanOperation, part: usize) -> LeanWay {
+        state::way(self.group(), device, lean_code(operation, LeanReduction::Sum, E::CODE), part as u64, size_of::<E>() as u32)
     }
 
-    /// Of two tensors, which have so many elements.
-    fn both<E: RankElement>(
-        &self,
-        x: &Tensor<E>,
-        y: &mut Tensor<E>,
-        operation: LeanOperation,
-        by: Reduce,
-        [from, to]: [usize; 2],
-    ) -> Result<(), Error> {
-        for (tensor, expected) in [(x, from), (&*y, to)] {
-            if tensor.len() != expected {
-                let fault = BufferFault::Elements { expected: expected as u64, found: tensor.len() as u64 };
-                return Err(Error::Buffer { element: E::ELEMENT.name(), shape: tensor.layout().shape, fault });
-            }
+    /// Makes a call on tensors of `device`: it has ended when this returns, or is queued on `stream`.
+    fn call(&self, stream: Option<&Stream>, device: &Device, order: Order) -> Result<(), Error> {
+        if let Some(stream) = stream
+            && stream.device() != device
+        {
+            return Err(device.wrong("the stream", stream.device()));
         }
-        if x.device() != y.device() {
-            return Err(x.device().wrong("the result", y.device()));
+        let state = self.lean().get(self.group(), device)?;
+        match (state.begin(order, stream)?, stream) {
+            (Ticket::Launch(..), Some(_)) => Ok(()),
+            (ticket, _) => state.wait(ticket),
         }
-        let part = if operation == LeanOperation::AllToAll { x.len() / self.ranks() as usize } else { from.min(to) };
-        let state = self.lean().get(self.group(), x.device())?;
-        state.wait(state.begin(order(x, y, operation, by, part), None)?)
     }
+
+    fn gathered<E: RankElement>(&self, x: &Tensor<E>, y: &Tensor<E>) -> Result<Order, Error> {
+        both(x, y, [x.len(), x.len() * self.ranks() as usize])?;
+        Ok(order(x, y, LeanOperation::AllGather, Reduce::Sum, x.len()))
+    }
+
+    fn scattered<E: RankElement>(&self, x: &Tensor<E>, y: &Tensor<E>, by: Reduce) -> Result<Order, Error> {
+        both(x, y, [y.len() * self.ranks() as usize, y.len()])?;
+        Ok(order(x, y, LeanOperation::ReduceScatter, by, y.len()))
+    }
+
+    fn transposed<E: RankElement>(&self, x: &Tensor<E>, y: &Tensor<E>) -> Result<Order, Error> {
+        let part = x.len().div_ceil(self.ranks() as usize);
+        both(x, y, [part * self.ranks() as usize; 2])?;
+        Ok(order(x, y, LeanOperation::AllToAll, Reduce::Sum, part))
+    }
+
+    fn told<E: RankElement>(&self, x: &Tensor<E>, root: u32) -> Result<Order, Error> {
+        if root >= self.ranks() {
+            let what = format!("a broadcast by rank {root} of {} ranks", self.ranks()).into();
+            return Err(RanksError::Memory { what, help: "ranks count from 0" }.into());
+        }
+        Ok(Order { root, ..order(x, x, LeanOperation::Broadcast, Reduce::Sum, x.len()) })
+    }
+}
+
+/// Two tensors of one device have so many elements.
+fn both<E: RankElement>(x: &Tensor<E>, y: &Tensor<E>, expected: [usize; 2]) -> Result<(), Error> {
+    for (tensor, expected) in [x, y].into_iter().zip(expected) {
+        if tensor.len() != expected {
+            let fault = BufferFault::Elements { expected: expected as u64, found: tensor.len() as u64 };
+            return Err(Error::Buffer { element: E::ELEMENT.name(), shape: tensor.layout().shape, fault });
+        }
+    }
+    if x.device() == y.device() { Ok(()) } else { Err(x.device().wrong("the result", y.device())) }
+}
+
+fn reduced<E: RankElement>(x: &Tensor<E>, by: Reduce) -> Order {
+    order(x, x, LeanOperation::AllReduce, by, x.len())
 }
 
 /// A call on these tensors, in which a part has so many elements.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use maco_abi::{LeanCall, LeanRanks, LeanTensor};
+use maco_abi::{LeanCall, LeanRanks, LeanTensor, LeanWay};
 use maco_device::lean;
 use maco_ranks::{Block, Group};
 
@@ -115,6 +115,18 @@ pub(super) struct State {
     group: Arc<Group>,
 }
 
+/// What calls on `device` share, before there is memory for them.
+fn ranks_on(group: &Group, device: &Device) -> LeanRanks {
+    let (executors, message) = if device.is_gpu() { GPU } else { CPU };
+    LeanRanks { control: 0, bases: 0, steps: 0, offset: 0, message, executors, rank: group.rank(), ranks: group.ranks() }
+}
+
+/// See `Communicator::lean_way`.
+pub(super) fn way(group: &Group, device: &Device, code: u32, count: u64, bytes: u32) -> LeanWay {
+    let nothing = LeanTensor { address: 0, columns: 1, stride: 0 };
+    LeanCall { ranks: ranks_on(group, device), input: nothing, output: nothing, count, deadline_ns: 0, code, root: 0 }.way(bytes)
+}
+
 enum Way {
     Host {
         /// What `ranks` points to.
@@ -128,9 +140,7 @@ enum Way {
 
 impl State {
     fn new(group: &Arc<Group>, device: &Device) -> Result<State, Error> {
-        let (executors, message) = if device.is_gpu() { GPU } else { CPU };
-        let (rank, count) = (group.rank(), group.ranks());
-        let mut ranks = LeanRanks { control: 0, bases: 0, steps: 0, offset: 0, message, executors, rank, ranks: count };
+        let mut ranks = ranks_on(group, device);
         let bytes = ranks.total() as usize;
         let memory = SymmetricMemory::new(group.clone(), device, bytes)?;
         let block = memory.block("messages of collectives", bytes)?;
@@ -139,7 +149,7 @@ impl State {
         let bases = table.bases.into_boxed_slice();
         let way = match device.context() {
             Some(context) => {
-                let kernel = LeanKernel::new(context, &bases, executors);
+                let kernel = LeanKernel::new(context, &bases, ranks.executors);
                 let text = kernel.as_ref().err().map(Error::to_string);
                 // Nobody goes on alone.
                 let voted = group.vote("load the kernel of collectives", text.as_deref().map_or(Ok(&[]), Err)).map(drop);
@@ -148,7 +158,7 @@ impl State {
                 Way::Gpu(Box::new(kernel))
             }
             None => {
-                let steps: Box<[AtomicU32]> = (0..executors).map(|_| AtomicU32::new(0)).collect();
+                let steps: Box<[AtomicU32]> = (0..ranks.executors).map(|_| AtomicU32::new(0)).collect();
                 (ranks.bases, ranks.steps) = (bases.as_ptr() as u64, steps.as_ptr() as u64);
                 Way::Host { _bases: bases, _steps: steps, thread: Mutex::default() }
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use half::{bf16, f16};
 use maco_host::{Communicator, CudaGraph, Device, Error, Reduce, Stream, Tensor};
 
-use crate::{ALL, all_on, check, filled, fine, reduced};
+use crate::{ALL, all_on, check, each, filled, fine, reduced, value};
 
 /// On as many GPUs as ranks.
 fn on_gpus(count: u32, run: impl Fn(&Communicator, &Device) -> Result<(), Error> + Sync) {
@@ -118,6 +118,85 @@ fn replays() {
             Ok(())
         });
     }
+}
+
+/// Each collective on a stream, and no two ranks wait on the host for each other between them.
+#[test]
+#[ignore = "needs a GPU"]
+fn each_is_queued_on_a_stream() {
+    for count in [1, 2, 3] {
+        on_gpus(count, |ranks, device| {
+            let stream = Stream::new(device)?;
+            for size in [0, 1, 7, 1000, 5001, 70_001] {
+                each::<f32>(ranks, device, Some(&stream), size, Reduce::Sum)?;
+                each::<bf16>(ranks, device, Some(&stream), size, Reduce::Max)?;
+                each::<f16>(ranks, device, Some(&stream), size, Reduce::Mean)?;
+                each::<i32>(ranks, device, Some(&stream), size, Reduce::Min)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Each collective in one graph, whose replays find other numbers in the same tensors; an ordinary call comes between.
+#[test]
+#[ignore = "needs a GPU"]
+fn each_is_replayed() {
+    for count in [2, 3] {
+        // Packets, data, and more than the messages of all executors.
+        for size in [333, 90_001, 600_001] {
+            on_gpus(count, |ranks, device| {
+                let (rank, planes) = (ranks.rank(), size * count as usize);
+                let number = |rank: u32, n: usize, replay: i32| value(rank, n) + 100 * replay;
+                let numbers = |size: usize, replay: i32| (0..size).map(|n| number(rank, n, replay)).collect::<Vec<i32>>();
+                let new = |size| device.zeros::<i32>([size]);
+                let (mut x, mut own, mut told, mut y) = (new(size)?, new(size)?, new(size)?, new(size)?);
+                let (mut parts, mut z, mut all) = (new(planes)?, new(planes)?, new(planes)?);
+                let mut between = device.zeros::<f32>([5])?;
+                let stream = Stream::new(device)?;
+                ranks.all_reduce(&mut between)?;
+                let graph = CudaGraph::capture(&stream, |stream| {
+                    ranks.all_gather_on(stream, &own, &mut all)?;
+                    ranks.reduce_scatter_on(stream, &parts, &mut y, Reduce::Sum)?;
+                    ranks.broadcast_on(stream, &mut told, 1)?;
+                    ranks.all_to_all_on(stream, &parts, &mut z)?;
+                    ranks.all_reduce_on(stream, &mut x, Reduce::Max)
+                })?;
+                for replay in 1..4 {
+                    for tensor in [&mut x, &mut own, &mut told] {
+                        tensor.upload_from(&numbers(size, replay))?;
+                    }
+                    parts.upload_from(&numbers(planes, replay))?;
+                    graph.launch(&stream)?;
+                    ranks.all_reduce(&mut between)?;
+                    stream.synchronize()?;
+                    ranks.check_collectives()?;
+                    let (mine, what) = (rank as usize * size, format!("replay {replay} of {size} elements on {count} ranks"));
+                    let all_of = |n| (0..count).map(move |rank| number(rank, n, replay));
+                    check(&all.download()?, &what, |n| number((n / size) as u32, n % size, replay));
+                    check(&y.download()?, &what, |n| all_of(mine + n).sum());
+                    check(&told.download()?, &what, |n| number(1, n, replay));
+                    check(&z.download()?, &what, |n| number((n / size) as u32, mine + n % size, replay));
+                    check(&x.download()?, &what, |n| all_of(n).max().unwrap());
+                }
+                Ok(())
+            });
+        }
+    }
+}
+
+/// A call that waits cannot be captured, nor the first one, which makes the memory.
+#[test]
+#[ignore = "needs a GPU"]
+fn what_waits_is_not_captured() {
+    on_gpus(2, |ranks, device| {
+        let stream = Stream::new(device)?;
+        let (x, mut y) = (device.zeros::<f32>([6])?, device.zeros::<f32>([12])?);
+        ranks.all_gather(&x, &mut y)?;
+        let refused = CudaGraph::capture(&stream, |_| ranks.all_gather(&x, &mut y));
+        assert_eq!(refused.err().map(|error| error.code()), Some(90));
+        all_on::<f32>(ranks, device, 500, Reduce::Sum)
+    });
 }
 
 /// Calls of two communicators in turn: neither uses what is the other's.

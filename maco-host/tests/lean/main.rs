@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
-use maco_host::{Communicator, Device, Error, RankElement, Reduce, Tensor};
+use maco_abi::{LeanOperation, LeanWay};
+use maco_host::{Communicator, Device, Error, RankElement, Reduce, Stream, Tensor};
 
 mod failures;
 mod gpu;
@@ -82,30 +83,46 @@ fn all<E: Value>(ranks: &Communicator, size: usize, by: Reduce) -> Result<(), Er
 }
 
 fn all_on<E: Value>(ranks: &Communicator, device: &Device, size: usize, by: Reduce) -> Result<(), Error> {
+    each::<E>(ranks, device, None, size, by)
+}
+
+/// Each collective, waited for or queued on a stream.
+fn each<E: Value>(ranks: &Communicator, device: &Device, stream: Option<&Stream>, size: usize, by: Reduce) -> Result<(), Error> {
     let (rank, count) = (ranks.rank(), ranks.ranks());
-    let what = format!("{size} elements of {} on {count} ranks by {by:?}", std::any::type_name::<E>());
+    let way = if stream.is_some() { "on a stream, " } else { "" };
+    let what = format!("{way}{size} elements of {} on {count} ranks by {by:?}", std::any::type_name::<E>());
     let planes = size * count as usize;
-
-    let mut x = device.upload(&filled::<E>(rank, size), [size])?;
-    ranks.all_reduce_by(&mut x, by)?;
-    check(&x.download()?, &what, |n| reduced(count, n, by));
-
-    let x = device.upload(&filled::<E>(rank, planes), [planes])?;
-    let mut y = device.zeros::<E>([size])?;
-    ranks.reduce_scatter(&x, &mut y, by)?;
-    check(&y.download()?, &what, |n| reduced(count, rank as usize * size + n, by));
-
-    let mut z = device.zeros::<E>([planes])?;
-    ranks.all_to_all(&x, &mut z)?;
-    check(&z.download()?, &what, |n| E::of(value((n / size) as u32, rank as usize * size + n % size)));
-
-    let mut x = device.upload(&filled::<E>(rank, size), [size])?;
-    ranks.all_gather(&x, &mut z)?;
-    check(&z.download()?, &what, |n| E::of(value((n / size) as u32, n % size)));
-
     let root = size as u32 % count;
-    ranks.broadcast(&mut x, root)?;
-    check(&x.download()?, &what, |n| E::of(value(root, n)));
+
+    let mut x = device.upload(&filled::<E>(rank, size), [size])?;
+    let mut told = device.upload(&filled::<E>(rank, size), [size])?;
+    let own = device.upload(&filled::<E>(rank, size), [size])?;
+    let parts = device.upload(&filled::<E>(rank, planes), [planes])?;
+    let mut y = device.zeros::<E>([size])?;
+    let [mut z, mut all] = [device.zeros::<E>([planes])?, device.zeros::<E>([planes])?];
+    match stream {
+        None => {
+            ranks.all_reduce_by(&mut x, by)?;
+            ranks.reduce_scatter(&parts, &mut y, by)?;
+            ranks.all_to_all(&parts, &mut z)?;
+            ranks.all_gather(&own, &mut all)?;
+            ranks.broadcast(&mut told, root)?;
+        }
+        Some(stream) => {
+            ranks.all_reduce_on(stream, &mut x, by)?;
+            ranks.reduce_scatter_on(stream, &parts, &mut y, by)?;
+            ranks.all_to_all_on(stream, &parts, &mut z)?;
+            ranks.all_gather_on(stream, &own, &mut all)?;
+            ranks.broadcast_on(stream, &mut told, root)?;
+            stream.synchronize()?;
+            ranks.check_collectives()?;
+        }
+    }
+    check(&x.download()?, &what, |n| reduced(count, n, by));
+    check(&y.download()?, &what, |n| reduced(count, rank as usize * size + n, by));
+    check(&z.download()?, &what, |n| E::of(value((n / size) as u32, rank as usize * size + n % size)));
+    check(&all.download()?, &what, |n| E::of(value((n / size) as u32, n % size)));
+    check(&told.download()?, &what, |n| E::of(value(root, n)));
     Ok(())
 }
 
@@ -138,6 +155,29 @@ fn every_operation() {
                     all::<bf16>(&ranks, size, by)?;
                     all::<f16>(&ranks, size, by)?;
                     all::<i32>(&ranks, size, by)?;
+                }
+            }
+            Ok(())
+        }));
+    }
+}
+
+/// On a CPU they have ended when they return, whoever makes them: the caller, or the thread that calls beside it started.
+#[test]
+fn each_is_queued_on_a_stream() {
+    for count in WORLDS {
+        fine(Communicator::threads(count, |ranks| {
+            let device = Device::cpu();
+            let stream = Stream::new(&device)?;
+            for (has_thread, sizes) in [(false, &SIZES[..]), (true, &[1, 1000, 40_001])] {
+                if has_thread {
+                    ranks.all_reduce_async(device.zeros::<f32>([90_000])?, Reduce::Sum)?.wait()?;
+                }
+                for &size in sizes {
+                    each::<f32>(&ranks, &device, Some(&stream), size, Reduce::Sum)?;
+                    each::<bf16>(&ranks, &device, Some(&stream), size, Reduce::Mean)?;
+                    each::<f16>(&ranks, &device, Some(&stream), size, Reduce::Max)?;
+                    each::<i32>(&ranks, &device, Some(&stream), size, Reduce::Min)?;
                 }
             }
             Ok(())
@@ -365,14 +405,48 @@ fn wrong_tensors_are_refused() {
     fine(Communicator::threads(2, |ranks| {
         let device = Device::cpu();
         let (x, mut y) = (device.zeros::<f32>([6])?, device.zeros::<f32>([6])?);
+        let stream = Stream::new(&device)?;
         assert_eq!(ranks.all_gather(&x, &mut y).unwrap_err().code(), 35);
+        assert_eq!(ranks.all_gather_on(&stream, &x, &mut y).unwrap_err().code(), 35);
         assert_eq!(ranks.reduce_scatter(&x, &mut y, Reduce::Sum).unwrap_err().code(), 35);
+        assert_eq!(ranks.reduce_scatter_on(&stream, &x, &mut y, Reduce::Sum).unwrap_err().code(), 35);
         let (x, mut odd) = (device.zeros::<f32>([3])?, device.zeros::<f32>([3])?);
         assert_eq!(ranks.all_to_all(&x, &mut odd).unwrap_err().code(), 35);
+        assert_eq!(ranks.all_to_all_on(&stream, &x, &mut odd).unwrap_err().code(), 35);
         assert_eq!(ranks.broadcast(&mut y, 2).unwrap_err().code(), 100);
+        assert_eq!(ranks.broadcast_on(&stream, &mut y, 2).unwrap_err().code(), 100);
         let other = Device::cpu_with(2);
         assert_eq!(ranks.all_gather(&x, &mut other.zeros::<f32>([6])?).unwrap_err().code(), 33);
+        assert_eq!(ranks.all_gather_on(&stream, &x, &mut other.zeros::<f32>([6])?).unwrap_err().code(), 33);
+        let others = Stream::new(&other)?;
+        let planes = device.zeros::<f32>([6])?;
+        for (call, error) in [
+            ("all_reduce", ranks.all_reduce_on(&others, &mut y, Reduce::Sum)),
+            ("all_gather", ranks.all_gather_on(&others, &x, &mut y)),
+            ("reduce_scatter", ranks.reduce_scatter_on(&others, &planes, &mut odd, Reduce::Sum)),
+            ("all_to_all", ranks.all_to_all_on(&others, &planes, &mut y)),
+            ("broadcast", ranks.broadcast_on(&others, &mut y, 1)),
+        ] {
+            let error = error.unwrap_err();
+            assert!(error.code() == 33 && error.to_string().contains("the stream"), "{call}: {error}");
+        }
         // Nothing of it has reached the other rank.
         ranks.all_gather(&x, &mut y)
     }));
+}
+
+/// Benchmarks name what is chosen: of a CPU rank, one executor with 64 KiB.
+#[test]
+fn the_way_of_a_call_is_told() {
+    for count in [2, 3] {
+        fine(Communicator::threads(count, |ranks| {
+            let way = |operation, bytes: usize| ranks.lean_way::<f32>(&Device::cpu(), operation, bytes / 4);
+            let large = if count == 2 { LeanWay::OneStep } else { LeanWay::TwoSteps };
+            assert_eq!([0, 1 << 10].map(|bytes| way(LeanOperation::AllReduce, bytes)), [LeanWay::Packets; 2]);
+            assert_eq!([(1 << 10) + 4, 100 << 10].map(|bytes| way(LeanOperation::AllReduce, bytes)), [LeanWay::OneStep; 2]);
+            assert_eq!(way(LeanOperation::AllReduce, 128 << 10), large);
+            assert_eq!([1 << 10, 128 << 10].map(|bytes| way(LeanOperation::AllGather, bytes)), [LeanWay::Packets, LeanWay::OneStep]);
+            Ok(())
+        }));
+    }
 }

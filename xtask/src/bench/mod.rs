@@ -3,9 +3,11 @@
 mod build;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Subcommand;
 
+use crate::bundle::NO_MULTICAST;
 use crate::command::{cargo, run};
 use crate::failure::Failure;
 use crate::packages::root;
@@ -30,10 +32,10 @@ pub enum Bench {
     Dispatch(Program),
     /// What it costs that one phase waits for another, beside CUDA graphs and a grid barrier (needs a GPU)
     Boundary(Program),
-    /// Sums over ranks inside of a megakernel, beside NCCL's in a CUDA graph; `-- --ranks N` (needs two GPUs)
-    Comm(Program),
-    /// Tensor-parallel MLPs with their all-reduce in one megakernel, beside cuBLASLt and then NCCL in a CUDA graph; `-- --ranks N` (needs two GPUs)
-    Overlap(Program),
+    /// Sums over ranks inside of a megakernel, and collectives outside of one, beside NCCL's in CUDA graphs (needs two GPUs)
+    Comm(RankProgram),
+    /// Tensor-parallel MLPs with their all-reduce in one megakernel, beside cuBLASLt and then NCCL in a CUDA graph (needs two GPUs)
+    Overlap(RankProgram),
     /// Making a plan: tasks, dependencies, schedules
     Plan(Program),
     /// What builds cost, each against its limit: of a user's package; of CI, bundles and one test in clean clones; the longest piece in `ptxas`.
@@ -53,6 +55,16 @@ pub struct Program {
     /// Arguments of the program, after `--`; `-- --help` shows them
     #[arg(last = true)]
     arguments: Vec<String>,
+}
+
+/// A program of `benches/` whose ranks have a GPU each.
+#[derive(clap::Args)]
+pub struct RankProgram {
+    /// Ranks; by default as many as there are GPUs
+    #[arg(long)]
+    ranks: Option<u32>,
+    #[command(flatten)]
+    program: Program,
 }
 
 /// Measures.
@@ -136,6 +148,11 @@ pub fn tune(tune: &Tune) -> Result<(), Failure> {
 
 impl Program {
     fn run(&self, name: &str) -> Result<(), Failure> {
+        run(&mut self.command(name, &[])?)
+    }
+
+    /// What runs it, with `more` before the arguments of the user.
+    fn command(&self, name: &str, more: &[String]) -> Result<Command, Failure> {
         let mut command = cargo(&["run", "--release", "--bin", name, "--manifest-path"]);
         command.arg(root().join("benches/Cargo.toml")).arg("--");
         if let Some(json) = &self.json {
@@ -144,11 +161,68 @@ impl Program {
         if let Some(rounds) = self.rounds {
             command.args(["--rounds", &rounds.to_string()]);
         }
-        run(command.args(&self.arguments))
+        command.args(more).args(&self.arguments);
+        Ok(command)
+    }
+}
+
+impl RankProgram {
+    fn run(&self, name: &str) -> Result<(), Failure> {
+        run(&mut self.command(name)?)
+    }
+
+    fn command(&self, name: &str) -> Result<Command, Failure> {
+        let ranks = self.ranks.map(|ranks| vec!["--ranks".to_owned(), ranks.to_string()]);
+        let mut command = self.program.command(name, &ranks.unwrap_or_default())?;
+        let (variable, value) = NO_MULTICAST;
+        command.env(variable, value);
+        Ok(command)
     }
 }
 
 /// The program runs in the root, the user need not.
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(Failure::io("resolve", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        bench: Bench,
+    }
+
+    /// How the program is called for `bench` and these words, behind cargo's `--`, and what NCCL is told.
+    fn called(words: &[&str]) -> (Vec<String>, Option<String>) {
+        let line = Line::try_parse_from([&["bench"], words].concat()).unwrap_or_else(|error| panic!("{error}"));
+        let (name, command) = match line.bench {
+            Bench::Comm(program) => ("comm", program.command("comm")),
+            Bench::Overlap(program) => ("overlap", program.command("overlap")),
+            Bench::Gemm(program) => ("gemm", program.command("gemm", &[])),
+            _ => panic!("{words:?}"),
+        };
+        let command = command.unwrap_or_else(|failure| panic!("{failure}"));
+        let arguments: Vec<String> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        assert!(arguments.iter().any(|argument| argument == name), "{arguments:?}");
+        let told = command.get_envs().find(|(variable, _)| *variable == "NCCL_NVLS_ENABLE").and_then(|(_, value)| value);
+        let begin = arguments.iter().position(|argument| argument == "--").expect("cargo's `--`");
+        (arguments[begin + 1..].to_vec(), told.map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    #[test]
+    fn ranks_are_told_and_nccl_uses_no_multicast() {
+        let off = Some("0".to_owned());
+        for bench in ["comm", "overlap"] {
+            assert_eq!(called(&[bench]), (vec![], off.clone()));
+            let words = [bench, "--rounds", "3", "--ranks", "2", "--", "--only", "outside"];
+            assert_eq!(called(&words), (["--rounds", "3", "--ranks", "2", "--only", "outside"].map(String::from).to_vec(), off.clone()));
+        }
+        assert_eq!(called(&["gemm", "--", "--sweep"]), (vec!["--sweep".to_owned()], None));
+        assert!(Line::try_parse_from(["bench", "gemm", "--ranks", "2"]).is_err());
+    }
 }

@@ -132,25 +132,30 @@ impl<'a> Kept<'a> {
             Operation::Outside(calls) => {
                 let mut y = self.y.take().expect("it is there between operations");
                 launch!(self, stream, taken(&self.x, &self.s, &mut y, &mut self.t));
+                let on = stream.map(|stream| &self.streams[stream]);
                 for call in calls {
-                    match call {
-                        Outside::AllReduce(by) => match stream {
-                            None => communicator.all_reduce_by(&mut y, by)?,
-                            Some(stream) => communicator.all_reduce_on(&self.streams[stream], &mut y, by)?,
-                        },
-                        Outside::Async(by) => {
+                    match (call, on) {
+                        (Outside::AllReduce(by), None) => communicator.all_reduce_by(&mut y, by)?,
+                        (Outside::AllReduce(by), Some(stream)) => communicator.all_reduce_on(stream, &mut y, by)?,
+                        (Outside::Async(by), _) => {
                             let begun = communicator.all_reduce_async(y, by)?;
                             // Behind it, before anybody waits for it.
                             communicator.all_to_all(&self.t, &mut self.u)?;
                             y = begun.wait()?;
                         }
-                        Outside::AllGather => communicator.all_gather(&y, &mut self.t)?,
-                        Outside::ReduceScatter(by) => communicator.reduce_scatter(&self.t, &mut y, by)?,
-                        Outside::AllToAll => {
-                            communicator.all_to_all(&self.t, &mut self.u)?;
+                        (Outside::AllGather, None) => communicator.all_gather(&y, &mut self.t)?,
+                        (Outside::AllGather, Some(stream)) => communicator.all_gather_on(stream, &y, &mut self.t)?,
+                        (Outside::ReduceScatter(by), None) => communicator.reduce_scatter(&self.t, &mut y, by)?,
+                        (Outside::ReduceScatter(by), Some(stream)) => communicator.reduce_scatter_on(stream, &self.t, &mut y, by)?,
+                        (Outside::AllToAll, on) => {
+                            match on {
+                                None => communicator.all_to_all(&self.t, &mut self.u)?,
+                                Some(stream) => communicator.all_to_all_on(stream, &self.t, &mut self.u)?,
+                            }
                             std::mem::swap(&mut self.t, &mut self.u);
                         }
-                        Outside::Broadcast(root) => communicator.broadcast(&mut y, root)?,
+                        (Outside::Broadcast(root), None) => communicator.broadcast(&mut y, root)?,
+                        (Outside::Broadcast(root), Some(stream)) => communicator.broadcast_on(stream, &mut y, root)?,
                     }
                 }
                 launch!(self, stream, given(&mut self.x, &mut self.s, &y, &self.t, salt));
