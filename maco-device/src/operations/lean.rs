@@ -53,6 +53,33 @@ impl Step {
     }
 }
 
+/// How the messages of a call travel: the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// As packets; else as data, which the greeting releases.
+    pub packets: bool,
+    /// A sum in two steps: owners reduce, then all gather.
+    pub two_steps: bool,
+}
+
+impl Form {
+    /// That of a call, by its size.
+    #[inline(always)]
+    pub fn of(call: &LeanCall) -> Form {
+        let bytes = 1 << shift_of(call);
+        Form { packets: call.in_packets(bytes), two_steps: call.in_two_steps(bytes) }
+    }
+}
+
+/// Bits by which the number of an element is shifted for its place.
+#[inline(always)]
+fn shift_of(call: &LeanCall) -> u32 {
+    match LeanElement::of(call.code) {
+        Some(LeanElement::Bf16 | LeanElement::F16) => 1,
+        _ => 2,
+    }
+}
+
 /// One executor within a call.
 struct Executor<'a, S> {
     system: &'a S,
@@ -65,6 +92,8 @@ struct Executor<'a, S> {
     shift: u32,
     /// Messages are packets.
     packets: bool,
+    /// See [`Form`].
+    two_steps: bool,
 }
 
 /// Where an element is.
@@ -299,7 +328,8 @@ impl<S: System> Executor<'_, S> {
             let elements = if step.sends { elements } else { 0 };
             let blocks = self.blocks(elements);
             let mut block = system.lane();
-            if !self.packets && tensor.stride == 0 && place(tensor, shift, first).is_multiple_of(16) {
+            // Where a place is cleaned, each of its blocks has its turn below.
+            if !self.packets && !cleans && tensor.stride == 0 && place(tensor, shift, first).is_multiple_of(16) {
                 let whole = (elements << shift) / BYTES;
                 let from = place(tensor, shift, first) as *const u32;
                 while block + (AHEAD as u32 - 1) * system.lanes() < whole {
@@ -488,7 +518,7 @@ impl<S: System> Executor<'_, S> {
         let operation = call.code & 0xff;
         let is = |other: LeanOperation| operation == other as u32;
         let [mut first, end] = call.part(self.number, bytes);
-        let twice = call.in_two_steps(bytes);
+        let twice = self.two_steps;
         let most = call.capacity(bytes) * if twice { ranks as u64 } else { 1 };
         // Each rank has planes of the one or the other.
         let planes = is(LeanOperation::ReduceScatter) || is(LeanOperation::AllToAll);
@@ -554,10 +584,20 @@ impl<S: System> Executor<'_, S> {
 /// one at a time.
 #[inline(always)]
 pub unsafe fn run<S: System>(system: &S, call: &LeanCall, number: u32) -> Result<(), Stopped> {
-    let shift = match LeanElement::of(call.code) {
-        Some(LeanElement::Bf16 | LeanElement::F16) => 1,
-        _ => 2,
-    };
+    // SAFETY: passed on from the caller.
+    unsafe { run_as(system, call, number, Form::of(call)) }
+}
+
+/// The same with a form that all ranks agree on: [`run`] has that of the call's size.
+///
+/// # Errors
+/// As of [`run`].
+///
+/// # Safety
+/// As of [`run`]; packets have [`LEAN_PACKETS`] blocks for each executor, and only a sum of all goes in two steps, not as packets.
+#[inline(always)]
+pub unsafe fn run_as<S: System>(system: &S, call: &LeanCall, number: u32, form: Form) -> Result<(), Stopped> {
+    let shift = shift_of(call);
     if number >= call.active(1 << shift) {
         return Ok(());
     }
@@ -565,8 +605,8 @@ pub unsafe fn run<S: System>(system: &S, call: &LeanCall, number: u32) -> Result
     let steps = (call.ranks.steps as *mut u32).wrapping_add(number as usize);
     // SAFETY: (of all) this executor's word, and what the caller promises.
     unsafe {
-        let packets = call.in_packets(1 << shift);
-        let mut executor = Executor { system, call, watch, number, step: system.own_load(steps), shift, packets };
+        let Form { packets, two_steps } = form;
+        let mut executor = Executor { system, call, watch, number, step: system.own_load(steps), shift, packets, two_steps };
         // All have loaded it.
         system.meet();
         let result = executor.run();
@@ -575,4 +615,44 @@ pub unsafe fn run<S: System>(system: &S, call: &LeanCall, number: u32) -> Result
         }
         result
     }
+}
+
+/// What a rank without launches does of `call`: all its executors, one after another.
+///
+/// # Errors
+/// As of [`run`].
+///
+/// # Safety
+/// As of [`run`]; another thread may have made the call before, which happens before this one.
+#[inline]
+pub unsafe fn run_all<S: System>(system: &S, call: &LeanCall) -> Result<(), Stopped> {
+    // SAFETY: passed on from the caller.
+    unsafe { run_all_as(system, call, Form::of(call)) }
+}
+
+/// The same with a form that all ranks agree on.
+///
+/// Data is stored where that of the step before the last was loaded, and the greetings of the step between say that it was. Those of packets order no data. A
+/// launch of a GPU begins when the loads of the one before have ended; here fences say so.
+///
+/// # Errors
+/// As of [`run`].
+///
+/// # Safety
+/// As of [`run_as`] and [`run_all`].
+#[inline]
+pub unsafe fn run_all_as<S: System>(system: &S, call: &LeanCall, form: Form) -> Result<(), Stopped> {
+    if form.packets {
+        // What the call before has loaded comes before the greetings of this one.
+        system.release();
+    }
+    for number in 0..call.active(1 << shift_of(call)) {
+        // SAFETY: passed on from the caller.
+        unsafe { run_as(system, call, number, form)? };
+    }
+    if form.packets {
+        // The same of the others: what the next call stores comes behind their greetings.
+        system.acquire();
+    }
+    Ok(())
 }

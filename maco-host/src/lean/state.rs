@@ -228,13 +228,8 @@ impl State {
         self.memory.check()?;
         order.buffers.iter().try_for_each(|buffer| buffer.usable())?;
         let (call, system) = (self.call(order), self.memory.system());
-        for executor in 0..call.active(order.bytes) {
-            // SAFETY: the tables are of this state; the rest is the caller's promise.
-            if unsafe { lean::run(&system, &call, executor) }.is_err() {
-                return Err(self.memory.stopped());
-            }
-        }
-        Ok(())
+        // SAFETY: the tables are of this state; the rest is the caller's promise.
+        unsafe { lean::run_all(&system, &call) }.map_err(|_| self.memory.stopped())
     }
 
     /// Waits until a call has ended.

@@ -39,7 +39,7 @@ pub const RANK: usize = 64;
 /// Words of everything.
 pub const WORDS: usize = 3 * RANK;
 /// Most threads of a model.
-pub const THREADS: usize = 4;
+pub const THREADS: usize = 8;
 /// Stores before this number are what words begin with.
 pub const FIRST: u64 = 7;
 
@@ -93,6 +93,15 @@ pub enum Layout {
         /// Words of all.
         words: usize,
     },
+    /// Places of collectives outside of megakernels, of all ranks one after another.
+    Lean {
+        /// Words of a place.
+        place: usize,
+        /// Its first words: the greeting, and packets. Behind them is data.
+        packets: usize,
+        /// Words of all places. Behind them executors count their steps.
+        words: usize,
+    },
 }
 
 impl Layout {
@@ -105,6 +114,9 @@ impl Layout {
             Layout::Slots { data, .. } | Layout::Signalled { data, .. } if at < data => Role::Data,
             Layout::Signalled { data, .. } => [Role::Signal, Role::Signal, Role::Received][(at - data) % 3],
             Layout::Slots { data, .. } => [Role::Signal, Role::Sent, Role::Received][(at - data) % 3],
+            Layout::Lean { words, .. } if word >= words => Role::Sent,
+            Layout::Lean { place, packets, .. } if word % place < packets => Role::Packet,
+            Layout::Lean { .. } => Role::Data,
             Layout::Channels => match at {
                 place::SIGNAL => Role::Signal,
                 place::CREDIT => Role::Credit,
@@ -180,6 +192,8 @@ struct Thread {
 #[derive(Clone, Copy, Default)]
 struct Store {
     value: u64,
+    /// When it was made.
+    made: Clock,
     /// What a load that is acquired gets.
     released: Clock,
     /// What any load gets.
@@ -236,6 +250,11 @@ impl Order {
         self.stores[number as usize].value
     }
 
+    /// Whether store `number` happens before what `thread` does next, which then sees no older one.
+    pub fn knows(&self, thread: usize, number: u64) -> bool {
+        self.threads[thread].now.contains(self.stores[number as usize].made)
+    }
+
     fn moment(&self, thread: usize) -> Clock {
         let mut clock = Clock::default();
         clock.0[thread] = self.threads[thread].now.0[thread];
@@ -249,7 +268,7 @@ impl Order {
 
     /// A load saw store `number`: its value.
     pub fn load(&mut self, thread: usize, word: usize, number: u64) -> u64 {
-        let Store { value, released, caused } = self.stores[number as usize];
+        let Store { value, released, caused, .. } = self.stores[number as usize];
         self.threads[thread].seen.join(released);
         self.threads[thread].caused.join(caused);
         if self.layout.role(word) == Role::Packet {
@@ -274,9 +293,9 @@ impl Order {
 
     /// A store that is about to be made: its number.
     pub fn store(&mut self, thread: usize, word: usize, value: u64, releases: bool) -> u64 {
-        let Thread { now, released, caused, .. } = self.threads[thread];
+        let (Thread { now, released, caused, .. }, made) = (self.threads[thread], self.moment(thread));
         self.write(thread, word);
-        self.stores.push(Store { value, released: if releases { now } else { released }, caused });
+        self.stores.push(Store { value, made, released: if releases { now } else { released }, caused });
         self.stores.len() as u64 - 1
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Task bodies, tensors and planning do not belong here. [`model`] runs launches under `loom`, which tries every interleaving of
 //! small plans and every value that the memory model lets a load return. [`cta`] does so with what the warps of one CTA say to each other: controller and
-//! gates, files of `maco-device` themselves over a model of its hardware. [`channel`] does so with channels between ranks, the messages of collectives, and the channels of users. [`walk`] runs one random interleaving of a large plan.
+//! gates, files of `maco-device` themselves over a model of its hardware. [`channel`] does so with channels between ranks, the messages of collectives, and the channels of users. [`lean`] does so with
+//! collectives outside of megakernels. [`walk`] runs one random interleaving of a large plan.
 // Files of `maco-device` have tests of their own, of which the hardware here is not.
 #![cfg(not(test))]
 
@@ -15,6 +16,7 @@ pub mod channel_order;
 pub mod cta;
 mod hardware;
 mod lanes;
+pub mod lean;
 mod machine;
 pub mod memory;
 pub mod message_cases;

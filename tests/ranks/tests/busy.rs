@@ -156,7 +156,10 @@ fn another_process_has_the_processors() {
 #[ignore = "gpu"]
 fn gpu_another_process_has_the_gpus() {
     let most = (0..8).take_while(|&n| Device::gpu(n).is_ok()).count() as u32;
-    let busy = Busy::new(most.clamp(1, 4));
+    if !are_there(2) {
+        return;
+    }
+    let busy = Busy::new(most.min(4));
     let begin = Instant::now();
     for ranks in [2, 3, 4] {
         on_gpus(ranks, maco::Schedule::Static, |world| steps(world, if short() { 5 } else { 100 }).unwrap());
