@@ -7,7 +7,7 @@ use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random};
 use benches::nccl::Nccl;
-use benches::overlaps::mlp_summed;
+use benches::overlaps::{mlp_by_nccl, mlp_summed};
 use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
 use clap::Parser;
@@ -33,6 +33,9 @@ struct Options {
     /// Shapes, M x H x K of all ranks together, such as `8192x28672x8192`
     #[arg(long, value_delimiter = ',', default_values = ["8192x28672x8192", "4096x12288x4096"])]
     mlp: Vec<String>,
+    /// Multiprocessors that NCCL has beside the kernel
+    #[arg(long, default_value_t = 8)]
+    comm_sms: u32,
     /// Write what a launch of each rank did here, by itself and behind others, two files for each shape and rank: `maco-trace` reads them. For a build with MACO_PROFILE=1
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -77,7 +80,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
         let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
         let new = |columns| device.zeros::<bf16>([m, columns]);
-        let (mut ours, mut by_tasks_too, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?, new(k)?);
+        let (mut ours, mut by_tasks_too, mut by_nccl, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?, new(k)?, new(k)?);
         let (mut hidden, mut product, mut theirs) = (new(share)?, new(k)?, new(k)?);
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
@@ -87,6 +90,8 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
         let by_tasks = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked.clone().push_tiles(false))?;
         let sent = by_tasks.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_tasks_too))?;
+        let beside = mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(options.comm_sms))?;
+        let gated = beside.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_nccl))?;
         let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;
@@ -114,19 +119,23 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
             &mut || Ok(peer.launch(&stream)?),
             &mut || Ok(products.launch(&stream)?),
             &mut || Ok(sent.launch_on(&stream)?),
+            &mut || Ok(gated.launch_on(&stream)?),
         ])?;
         fused.check()?;
         by_tasks.check()?;
+        beside.check()?;
         apart.check()?;
         agree(&ours, &theirs, ROUNDED)?;
         agree(&by_tasks_too, &ours, f64::MIN_POSITIVE)?;
         agree(&sequential, &theirs, ROUNDED)?;
-        let [all, gemm, behind, peer, products, sent] = [times[0], times[1], times[2], times[3], times[4], times[5]];
+        agree(&by_nccl, &theirs, ROUNDED)?;
+        let [all, gemm, behind, peer, products, sent, gated] = [times[0], times[1], times[2], times[3], times[4], times[5], times[6]];
         let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
         eprintln!("{case}: {}", fused.graph());
         let row = |metric, ours, of, theirs| Row::against("overlap", &case, metric, ours, of, theirs);
         rows.push(row("T_all", all, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_all, tasks send", sent, "cuBLASLt, then NCCL", peer));
+        rows.push(row("T_all, NCCL beside", gated, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_seq", behind, "cuBLASLt, then NCCL", peer));
         rows.push(row("T_gemm", gemm, "cuBLASLt", products));
         let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));

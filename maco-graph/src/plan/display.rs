@@ -189,6 +189,7 @@ fn exchange(call: &Call, planned: &PlannedCall) -> String {
     let way = match planned.exchange_task(0, 0) {
         None if matches!(call.task.collective(), Some(Collective::Channel(_))) => return String::new(),
         None => return "  packets".to_owned(),
+        Some(_) if planned.nccl => return "  by NCCL beside the kernel".to_owned(),
         Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
         Some(_) => "one-shot",
     };
