@@ -90,7 +90,8 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
         let by_tasks = mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, &asked.clone().push_tiles(false))?;
         let sent = by_tasks.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_tasks_too))?;
-        let beside = mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(options.comm_sms))?;
+        let beside =
+            mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(options.comm_sms))?;
         let gated = beside.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_nccl))?;
         let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;

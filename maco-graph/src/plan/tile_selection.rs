@@ -304,7 +304,8 @@ impl Chooser {
     /// The grid of one variant; all uses of an axis must agree on it.
     fn tile_grid(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
         let task = form.spec;
-        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], split_k: SplitK::ONE, nccl: false };
+        let mut choice =
+            Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], split_k: SplitK::ONE, nccl: false };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));

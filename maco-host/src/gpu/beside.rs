@@ -240,7 +240,12 @@ impl Beside {
     ///
     /// # Safety
     /// `stream` is a live stream of the context, which is entered; `chunks` are those of the launch, and their memory lives as long as that.
-    pub(super) unsafe fn around(&self, stream: sys::CUstream, chunks: &[Chunk], launch: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) unsafe fn around(
+        &self,
+        stream: sys::CUstream,
+        chunks: &[Chunk],
+        launch: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let context = &self.context;
         let library = library().map_err(|what| self.failed(&what))?;
         let (begin, end) = (EventHandle::new(context)?, EventHandle::new(context)?);

@@ -86,7 +86,8 @@ const FUNCTIONS: [&str; 71] = [
 ];
 
 /// Those that NCCL beside a megakernel needs, looked for when a plan has it ([`find_stream_words`]).
-const STREAM_WORDS: [&str; 4] = ["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"];
+const STREAM_WORDS: [&str; 4] =
+    ["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"];
 
 /// Whether the library has what streams need that wait for words and have priorities.
 ///

@@ -60,7 +60,13 @@ impl Case {
 
     fn arguments(&mut self) -> Arguments<'_> {
         let [y, z] = &mut self.results;
-        Arguments::new().tensor(&self.tensors[0]).tensor(&self.tensors[1]).tensor_mut(y).tensor_mut(z).tensor(&self.numbers).tensor_mut(&mut self.least)
+        Arguments::new()
+            .tensor(&self.tensors[0])
+            .tensor(&self.tensors[1])
+            .tensor_mut(y)
+            .tensor_mut(z)
+            .tensor(&self.numbers)
+            .tensor_mut(&mut self.least)
     }
 
     fn run(&mut self) -> Result<(), maco::Error> {
