@@ -9,7 +9,7 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::channel::CpuThread;
-use crate::channel::{RankView, TileMessages, Wait, Which};
+use crate::channel::{RankView, System, TileMessages, Wait, Which};
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
 use crate::data::number::Number;

@@ -15,7 +15,7 @@ use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
-use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text, Via};
+use crate::spec::{Access, Collective, Element, Form, Index, Reduction, TaskSpec, TensorParam, Text, Via};
 
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
@@ -206,6 +206,8 @@ impl Chooser {
         let by_tiles = |param: &TensorParam| matches!(param.region, [Index::Tile(0), Index::Tile(1)]);
         let fits = call.task.params.iter().filter_map(tensor_of).all(by_tiles)
             && whole.goes_with_signals(call)
+            // NCCL knows no reduction of the user's.
+            && call.task.collective() != Some(Collective::AllReduce(Reduction::Other))
             // Rows that follow one another without a gap.
             && [x, y].iter().all(|view| view.axes.len() == 2 && view.axes[1].axis == 1 && view.axes[1].step == 1 && view.axes[0].step == 1)
             && x.axes[1].extent == y.axes[1].extent;

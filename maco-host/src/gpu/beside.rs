@@ -356,7 +356,8 @@ impl NcclCall {
             Element::I8 => nccl_sys::ncclInt8,
         };
         let operation = match self.reduction {
-            Reduction::Sum => nccl_sys::ncclSum,
+            // The planner gives NCCL no others.
+            Reduction::Sum | Reduction::Other => nccl_sys::ncclSum,
             Reduction::Mean => nccl_sys::ncclAvg,
             Reduction::Max => nccl_sys::ncclMax,
             Reduction::Min => nccl_sys::ncclMin,
