@@ -178,28 +178,38 @@ impl Beside {
         Ok(())
     }
 
-    /// Exchanges a chunk of each size in memory of its own, the first one through a gate.
+    /// Exchanges a chunk of each size in memory of its own, then the first one once more, through a gate: before a communicator has been used, its calls set up what waits for
+    /// all that the GPU does.
     fn warm_up(&self, library: &Nccl) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         let _entered = self.context.enter().map_err(text)?;
         let bytes = self.calls.iter().map(|call| u64::from(call.rows) * call.row_bytes).max().unwrap_or(0);
         let memory = DeviceMemory::zeroed(&self.context, 2 * bytes, "what NCCL is warmed up with").map_err(text)?;
-        for (n, call) in self.calls.iter().enumerate() {
+        let chunk = |call: &NcclCall| {
             let count = (u64::from(call.rows) * call.row_bytes / u64::from(call.element.bytes())) as usize;
-            let chunk = Chunk { from: memory.address(), to: memory.address() + bytes, count, ..call.kind() };
+            Chunk { from: memory.address(), to: memory.address() + bytes, count, ..call.kind() }
+        };
+        for call in &self.calls {
+            // SAFETY: memory of two chunks, which stays until the stream has ended.
+            unsafe { self.exchange(library, &chunk(call)).map_err(text)? };
+        }
+        self.drain("a first exchange")?;
+        if let Some(call) = self.calls.first() {
             let gate = Gates::new(self.gates.address(), 1);
-            // SAFETY: streams of the context, a live gate, memory of two chunks that stays until the stream has ended.
+            // SAFETY: as above; streams of the context, and a live gate.
             unsafe {
-                if n == 0 {
-                    self.wait(gate.ready(0)).map_err(text)?;
-                }
-                self.exchange(library, &chunk).map_err(text)?;
-                if n == 0 {
-                    self.write(self.stream, gate.ready(0), 0).map_err(text)?;
-                    self.write(self.context.probe(), gate.ready(0), 1).map_err(text)?;
-                }
+                self.wait(gate.ready(0)).map_err(text)?;
+                self.exchange(library, &chunk(call)).map_err(text)?;
+                self.write(self.stream, gate.ready(0), 0).map_err(text)?;
+                self.write(self.context.probe(), gate.ready(0), 1).map_err(text)?;
             }
         }
+        self.drain("an exchange through a gate")
+    }
+
+    /// Waits until the stream has ended; the context is entered.
+    fn drain(&self, what: &str) -> Result<(), String> {
+        let text = |error: Error| error.to_string();
         let end = EventHandle::new(&self.context).map_err(text)?;
         // SAFETY: a live stream of the context.
         unsafe { end.record(&self.context, self.stream).map_err(text)? };
@@ -207,7 +217,7 @@ impl Beside {
         while !end.done(&self.context).map_err(text)? {
             if Instant::now() > late {
                 self.abort();
-                return Err(format!("a first exchange through a gate did not end within {:.1?}", self.group.deadline()));
+                return Err(format!("{what} did not end within {:.1?}", self.group.deadline()));
             }
             std::thread::sleep(NAP);
         }
