@@ -55,6 +55,49 @@ pub struct Messages {
     pub sources: u32,
 }
 
+/// Of a call that NCCL exchanges beside the kernel: where its gates are, 32 bytes, in the place of [`Messages`]. The call has a chunk of rows for each gate, and two tasks for
+/// each chunk ([`ExchangeTask::Send`], [`ExchangeTask::Receive`]): the first says that the chunk is there, the second waits until it has been exchanged. A stream of the host's
+/// waits for the first word, has NCCL exchange the chunk, clears the first word and stores the second one; behind the launch it clears that.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gates {
+    /// Of the first gate, in device memory; 0 if there are none.
+    pub address: u64,
+    /// How many.
+    pub count: u32,
+    /// Of nothing.
+    pub unused: [u32; 4],
+    /// [`Gates::KIND`], where [`Messages`] count their sources.
+    pub kind: u32,
+}
+
+impl Gates {
+    /// What tells them from [`Messages`].
+    pub const KIND: u32 = u32::MAX;
+    /// Bytes of a gate: its words lie in lines of their own.
+    pub const BYTES: u64 = 256;
+
+    /// `count` gates from `address` on.
+    pub const fn new(address: u64, count: u32) -> Gates {
+        Gates { address, count, unused: [0; 4], kind: Gates::KIND }
+    }
+
+    /// Whether it is the record of gates.
+    pub const fn are_there(self) -> bool {
+        self.kind == Gates::KIND
+    }
+
+    /// The word of gate `n` in which a task stores 1 when the chunk is there.
+    pub const fn ready(self, n: u32) -> u64 {
+        self.address + n as u64 * Gates::BYTES
+    }
+
+    /// The word of gate `n` in which there is 1 when the chunk has been exchanged.
+    pub const fn done(self, n: u32) -> u64 {
+        self.ready(n) + Gates::BYTES / 2
+    }
+}
+
 /// What one task of a tile does that ranks exchange with signals: the tile has two of them, or three of an all-reduce in two steps, a [`crate::Part`] each.
 ///
 /// In two steps (two-shot) a rank owns the tile. All others send it theirs, it adds them up and sends the result: of R ranks each sends and receives 2 (R - 1) / R tiles for each

@@ -1,6 +1,6 @@
 //! The table of views: views of tensors in memory, and records of prologues and messages in place of a call's last one; tensor maps.
 
-use crate::ranks::{Messages, PushedTiles};
+use crate::ranks::{Gates, Messages, PushedTiles};
 
 /// Index into [`crate::Launch::maps`], with what the loader has to know of the tensor; or none.
 #[repr(transparent)]
@@ -174,6 +174,12 @@ impl ViewEntry {
         ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, sources])
     }
 
+    /// Of a call that NCCL exchanges.
+    pub const fn gates(gates: Gates) -> ViewEntry {
+        let Gates { address, count, unused: [a, b, c, d], kind } = gates;
+        ViewEntry([low(address), high(address), count, a, b, c, d, kind])
+    }
+
     /// Of tiles that a GEMM sends.
     pub const fn pushed(pushed: PushedTiles) -> ViewEntry {
         let PushedTiles { offset, bytes, tiles, along, sources, to_owner, map, rows, cols } = pushed;
@@ -213,6 +219,12 @@ impl ViewEntry {
     pub const fn as_messages(self) -> Messages {
         let [low, high, bytes, tiles, second, third, first, sources] = self.0;
         Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources }
+    }
+
+    /// The gates that it is of.
+    pub const fn as_gates(self) -> Gates {
+        let [low, high, count, a, b, c, d, kind] = self.0;
+        Gates { address: address(low, high), count, unused: [a, b, c, d], kind }
     }
 
     /// The tiles that it is of, which a GEMM sends.
@@ -287,6 +299,7 @@ mod tests {
             prop_assert_eq!((ViewEntry::rmsnorm(entry.as_rmsnorm()), words(&entry.as_rmsnorm())), (entry, all));
             prop_assert_eq!((ViewEntry::elementwise(entry.as_elementwise()), words(&entry.as_elementwise())), (entry, all));
             prop_assert_eq!((ViewEntry::messages(entry.as_messages()), words(&entry.as_messages())), (entry, all));
+            prop_assert_eq!((ViewEntry::gates(entry.as_gates()), words(&entry.as_gates())), (entry, all));
             prop_assert_eq!((ViewEntry::pushed(entry.as_pushed()), words(&entry.as_pushed())), (entry, all));
         }
 

@@ -262,6 +262,35 @@ fn a_call_says_which_way_its_tiles_go() {
     assert!(error.to_string().contains("`all_reduce` (call #1) has no tile that goes `.via(Packets)`"), "{error}");
 }
 
+/// NCCL gets chunks of rows, in their order; who waits for one comes behind all who say that theirs is there.
+#[test]
+fn nccl_has_chunks_of_rows() {
+    let mut build = Build::default();
+    let (x, w) = (build.input("x", &[5000, 64]), build.input("w", &[2048, 64]));
+    let (part, sum) = (build.temp("part", &[5000, 2048]), build.temp("sum", &[5000, 2048]));
+    let (other, y) = (build.input("other", &[5000, 2048]), build.tensor("y", TensorKind::Out, &[5000, 2048]));
+    build.call(&STAGED_GEMM, &[x, w, part]);
+    build.call(&LARGE, &[part, sum]);
+    build.call(&ADD, &[sum, other, y]);
+    build.0.calls[1].via = Via::Nccl;
+    let planned = plan(build.0.clone(), &Options { ranks: 2, nccl: true, push_tiles: true, ..Options::new(7) }).unwrap();
+    let call = &planned.calls[1];
+    // Rows of 4 KiB: 1024 are 4 MiB.
+    assert_eq!((&call.tile[..], &call.grid[..], call.parts, call.nccl, call.pushed_by), (&[1024, 2048][..], &[5, 1][..], 2, true, None));
+    assert!(planned.to_string().contains("by NCCL beside the kernel"), "{planned}");
+    let place = |task: u32| planned.lists.positions[task as usize];
+    let (said, waits): (Vec<u32>, Vec<u32>) = call.tasks.clone().partition(|&task| planned.tasks[task as usize].part == 0);
+    assert_eq!((said.len(), waits.len()), (5, 5));
+    for (n, &wait) in waits.iter().enumerate() {
+        assert!(said[..=n].iter().all(|&task| place(task) < place(wait)), "chunk {n}");
+        // What a chunk is made of is made before it is told.
+        assert!(place(producer(&planned, said[n])) < place(said[n]));
+    }
+    // Without NCCL the plan chooses.
+    let without = plan(build.0, &Options { ranks: 2, ..Options::new(7) }).unwrap();
+    assert_eq!((&without.calls[1].tile[..], without.calls[1].nccl), (&[64, 256][..], false));
+}
+
 /// Of a product whose last tiles are split the first tiles of the all-reduce are sent, as many as whole tiles of the product make; the others are sent by tasks.
 #[test]
 fn whole_tiles_of_a_split_product_are_sent() {

@@ -93,7 +93,7 @@ fn refused(graph: &Graph, ranks: u32, what: String, help: &'static str) -> Error
 /// Of a plan with collectives: the order of all tasks, since a task that waits for other ranks holds its worker.
 fn planned(core: &PlanCore) -> Vec<String> {
     let plan = &core.plan;
-    if core.lowered.messages.is_empty() {
+    if core.lowered.messages.is_empty() && core.lowered.messages.nccl.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![format!("workers: {}, {}", plan.workers, plan.schedule)];

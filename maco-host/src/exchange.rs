@@ -155,7 +155,12 @@ impl Exchange {
 
     /// Where the messages are.
     pub(crate) fn places(&self) -> MessagePlaces<'_> {
-        MessagePlaces { rank: self.group.rank(), bases: &self.bases, offset: self.block.as_ref().map_or(0, |block| block.offset() as u64) }
+        MessagePlaces {
+            rank: self.group.rank(),
+            bases: &self.bases,
+            offset: self.block.as_ref().map_or(0, |block| block.offset() as u64),
+            gates: 0,
+        }
     }
 
     /// For each tile the rank, plus 1, whose message it has waited for in vain; 0 for none. The launch has ended.

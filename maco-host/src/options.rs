@@ -33,6 +33,7 @@ pub struct PlanOptions {
     pub(crate) share_temps: bool,
     pub(crate) push_tiles: bool,
     pub(crate) via: Via,
+    pub(crate) comm_sms: u32,
     pub(crate) communicator: Option<Communicator>,
 }
 
@@ -56,6 +57,7 @@ impl Default for PlanOptions {
             share_temps: true,
             push_tiles: true,
             via: Via::Automatic,
+            comm_sms: 8,
             communicator: None,
         }
     }
@@ -191,6 +193,13 @@ impl PlanOptions {
     #[must_use]
     pub fn via(mut self, via: Via) -> PlanOptions {
         self.via = via;
+        self
+    }
+
+    /// How many multiprocessors of a GPU NCCL has for itself where calls say `.via(Nccl)`, 8 if it is not set: as many CTAs exchange chunks, and so many workers fewer there are.
+    #[must_use]
+    pub fn comm_sms(mut self, multiprocessors: u32) -> PlanOptions {
+        self.comm_sms = multiprocessors.max(1);
         self
     }
 

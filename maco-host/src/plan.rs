@@ -6,7 +6,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use maco_graph::plan::{self as graph_plan, Memory, Options, Schedule};
-use maco_graph::spec::Placement;
+use maco_graph::spec::{Placement, Via};
 
 use crate::agreement;
 use crate::arguments::Arguments;
@@ -15,7 +15,7 @@ use crate::cpu;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::gpu::{self, Stream};
+use crate::gpu::{self, Beside, Stream};
 use crate::graph_files;
 use crate::lower::Fault;
 use crate::options::{DEADLINE, PlanOptions, deadline_ns};
@@ -100,9 +100,14 @@ impl Plan {
             Schedule::Schedulers(schedulers) if device.is_gpu() => schedulers,
             _ => 0,
         };
-        let workers = options.workers.or(program.workers).unwrap_or(max.saturating_sub(ctas).max(1));
-        if workers.saturating_add(ctas) > max {
-            return Err(Error::Workers { found: workers, schedulers: ctas, max, device: device.to_string().into() });
+        let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
+        let nccl = device.is_gpu() && ranks > 1;
+        // NCCL's kernels run beside the workers.
+        let lent = if nccl && program.graph.calls.iter().any(|call| call.via == Via::Nccl) { options.comm_sms } else { 0 };
+        let taken = ctas.saturating_add(lent);
+        let workers = options.workers.or(program.workers).unwrap_or(max.saturating_sub(taken).max(1));
+        if workers.saturating_add(taken) > max {
+            return Err(Error::Workers { found: workers, schedulers: taken, max, device: device.to_string().into() });
         }
         let mut graph = program.graph.clone();
         if graph.name.is_empty() {
@@ -125,7 +130,6 @@ impl Plan {
                 placement: "exchanged between ranks",
             });
         }
-        let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
         agreement::check(&graph, ranks)?;
         if ranks > 1 {
             agreement::check_schedule(&graph, schedule, ranks)?;
@@ -155,6 +159,7 @@ impl Plan {
                 share_temps: options.share_temps,
                 ranks,
                 via: options.via,
+                nccl,
                 push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
             },
         )?;
@@ -173,6 +178,12 @@ impl Plan {
         if let Some(communicator) = communicator.filter(|_| !core.lowered.messages.is_empty()) {
             let (group, arena) = (communicator.group(), communicator.arena());
             core.exchange = Some(Arc::new(Exchange::new(group, arena, device, core.megakernel(), &core.lowered.messages)?));
+        }
+        if let (Some(communicator), Some(context)) = (communicator, device.context())
+            && !core.lowered.messages.nccl.is_empty()
+        {
+            let calls = &core.lowered.messages.nccl;
+            core.beside = Some(Arc::new(Beside::new(context, communicator.group(), core.megakernel(), calls, core.comm_sms)?));
         }
         let core = Arc::new(core);
         let executor = match (device.pool(), device.context()) {

@@ -12,6 +12,7 @@ use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::gpu::Beside;
 use crate::hang::{RankWait, task_name, tile};
 use crate::lower::{Fault, Lowered, MessagePlaces, Tables};
 use crate::options::PlanOptions;
@@ -29,12 +30,16 @@ pub(crate) struct PlanCore {
     pub(crate) rank: Option<RankClock>,
     /// What goes to other ranks and comes from them.
     pub(crate) exchange: Option<Arc<Exchange>>,
+    /// What NCCL exchanges beside it.
+    pub(crate) beside: Option<Arc<Beside>>,
     /// Tiles are copied by TMA, or by a model of it.
     pub(crate) staging: bool,
     /// A GPU is asked for room for all CTAs at once.
     pub(crate) cooperative: bool,
     /// A launch may begin before the kernel before it has ended.
     pub(crate) dependent: bool,
+    /// Multiprocessors that NCCL has, if it runs beside the kernel.
+    pub(crate) comm_sms: u32,
     deadline_ns: AtomicU64,
     delays: AtomicU32,
     /// Where launches record, 0 for nowhere, and how many records a role has there.
@@ -88,9 +93,11 @@ impl PlanCore {
             signature,
             rank: options.communicator.as_ref().and_then(RankClock::of),
             exchange: None,
+            beside: None,
             staging,
             cooperative,
             dependent,
+            comm_sms: options.comm_sms,
             deadline_ns,
             delays,
             profile,
@@ -186,14 +193,17 @@ impl PlanCore {
             // Ranks number their launches alike.
             Some(exchange) => exchange.clear(self.megakernel(), own),
             None => own(),
-        }
+        }?;
+        // All that is exchanged has ended, on this rank and by the votes on all.
+        self.beside.as_ref().map_or(Ok(()), |beside| beside.again())
     }
 
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
-        let messages = self.exchange.as_ref().map_or(MessagePlaces::default(), |exchange| exchange.places());
+        let mut messages = self.exchange.as_ref().map_or(MessagePlaces::default(), |exchange| exchange.places());
+        messages.gates = self.beside.as_ref().map_or(0, |beside| beside.gates());
         let tables = self.lowered.bind(&self.plan.graph, arena, messages, &tensors, &arguments.scalars, self.staging)?;
         let scalars = arguments.scalars.clone();
         let (deadline_ns, delays, profile, fault) = (self.deadline_ns(), self.delays(), self.profile(), self.fault());

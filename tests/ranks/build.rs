@@ -1,3 +1,4 @@
 fn main() {
-    maco_build::Build::new(["src/channels.rs", "src/collectives.rs", "src/mixed.rs", "src/pushed.rs", "src/sizes.rs"]).run();
+    maco_build::Build::new(["src/beside.rs", "src/channels.rs", "src/collectives.rs", "src/mixed.rs", "src/pushed.rs", "src/sizes.rs"])
+        .run();
 }

@@ -5,7 +5,7 @@ use crate::data::element::Element;
 use crate::data::split_k::SplitK;
 use crate::data::tile::Tile;
 use maco_abi::{
-    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, Messages, OPERANDS, PUSHED_TILES, Part, PushedTiles,
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Gates, Launch, Messages, OPERANDS, PUSHED_TILES, Part, PushedTiles,
     RMSNORM_PROLOGUE, Ranks, RmsNormPrologue, Slot, ViewEntry,
 };
 
@@ -191,6 +191,13 @@ impl Task {
         // SAFETY: as above; the plan keeps the memory of all ranks mapped while it lives.
         let view = unsafe { RankView::new(ranks.read(), self.launch_number()) };
         (view, self.entry(OPERANDS - 1).as_messages())
+    }
+
+    /// The gates of this task's call, which is a collective with several tasks for a tile, if NCCL exchanges its chunks.
+    #[inline(always)]
+    pub(crate) fn gates(self) -> Option<Gates> {
+        let gates = self.entry(OPERANDS - 1).as_gates();
+        if gates.are_there() { Some(gates) } else { None }
     }
 
     /// Whether the task sends its tile to other ranks: [`Task::pushed`].

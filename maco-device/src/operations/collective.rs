@@ -9,7 +9,7 @@
 
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::channel::CpuThread;
-use crate::channel::{RankView, TileMessages, Wait, Which};
+use crate::channel::{RankView, System, TileMessages, Wait, Which};
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
 use crate::data::number::Number;
@@ -17,7 +17,7 @@ use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::turns::{Turn, Turns, Values};
-use maco_abi::ExchangeTask;
+use maco_abi::{ExchangeTask, Gates};
 
 /// How values of all ranks become one.
 pub trait Reduction<V>: Copy {
@@ -189,6 +189,12 @@ impl SimtConsumer {
         ahead: impl Fn(&Turn<T>) -> L,
         keep: impl FnMut(&Turn<T>, L, Values<E, T>),
     ) -> bool {
+        // Of large tiles only: other tasks have no code for it.
+        let split = task.split_k();
+        let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
+        if signalled && let Some(gates) = task.gates() {
+            return self.through_gate(gates, task.coord(0) as u32, ExchangeTask::of(split.part, split.parts));
+        }
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;
         let coord = [0, 1, 2].map(|axis| task.coord(axis) as u32);
@@ -196,9 +202,6 @@ impl SimtConsumer {
         let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
         // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
         let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
-        // Of large tiles only: other tasks have no code for it.
-        let split = task.split_k();
-        let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
         let mut exchange = Exchange { ranks, flow, messages: exchange, signalled, result: ResultOf::Own };
         if signalled && flow.owned {
             let owner = maco_abi::owner(messages.tile(coord), ranks.ranks);
@@ -242,6 +245,27 @@ impl SimtConsumer {
             }
         }
         arrived
+    }
+}
+
+impl SimtConsumer {
+    /// NCCL exchanges the chunk beside the kernel: says that it is there, or waits until it has been exchanged. Whether it has: if not, the launch is aborted.
+    #[inline(always)]
+    fn through_gate(self, gates: Gates, chunk: u32, task: ExchangeTask) -> bool {
+        let system = system();
+        if task == ExchangeTask::Send {
+            self.sync();
+            if self.thread == 0 {
+                // SAFETY: a live gate, whose first word one task of the launch writes, and the host's stream when it has seen that.
+                unsafe { system.publish(gates.ready(chunk) as *mut u32, 1) };
+            }
+            return true;
+        }
+        let done = gates.done(chunk) as *const u32;
+        // SAFETY: a live gate.
+        let exchanged = UntilAbort.until(|| unsafe { system.poll(done) } != 0);
+        system.acquire();
+        exchanged
     }
 }
 

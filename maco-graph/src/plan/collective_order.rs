@@ -25,6 +25,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
     let mut comes: Vec<u32> = (0..events.tasks.len() as u32).collect();
     let mut last: Vec<Option<u32>> = vec![None; events.counters as usize];
     let mut named = vec![None; calls.len()];
+    // When the last task comes that says of a chunk that it is there.
+    let mut said = 0;
     // Tiles that wait for each task.
     let mut followers = vec![0; events.tasks.len()];
     for task in 0..events.tasks.len() {
@@ -38,7 +40,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
         let before = waits.iter().filter_map(|wait| last[wait.counter as usize]).chain(named[node.call as usize]);
         if let Some(producer) = before.max_by(later) {
             let behind = comes[producer as usize];
-            if is_collective(node.call) {
+            // Who waits for NCCL would hold its worker for long: it comes in the order of calls.
+            if is_collective(node.call) && !(calls[node.call as usize].nccl && node.part > 0) {
                 let kind = graph.calls[events.tasks[producer as usize].call as usize].task.kind;
                 let stores = matches!(kind, TaskKind::Gemm { .. });
                 let own = &calls[node.call as usize];
@@ -55,6 +58,14 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
                 };
             } else {
                 comes[task] = comes[task].max(behind);
+            }
+        }
+        if calls[node.call as usize].nccl {
+            // NCCL does the chunks one after another, so who waits for one waits for all tasks that say so of those before: they come first.
+            if node.part == 0 {
+                said = said.max(comes[task]);
+            } else {
+                comes[task] = comes[task].max(said);
             }
         }
         for &counter in &events.signals[node.first_signal as usize..][..usize::from(node.signals)] {

@@ -92,6 +92,7 @@ impl Plan {
         let way = match planned.exchange_task(0, 0) {
             None if matches!(collective, Collective::Channel(_)) => return None,
             None => return Some("packets".to_owned()),
+            Some(_) if planned.nccl => return Some("by NCCL beside the kernel".to_owned()),
             Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
             Some(_) => "one-shot",
         };

@@ -106,6 +106,8 @@ pub struct Options {
     pub ranks: u32,
     /// How large tiles of an all-reduce go that does not say it: automatic is in two steps where there are more than two ranks, since less is sent then. Small ones go as packets.
     pub via: Via,
+    /// Whether NCCL can run beside the kernel: then calls that say so have chunks for it ([`PlannedCall::nccl`]).
+    pub nccl: bool,
 }
 
 impl Options {
@@ -128,6 +130,7 @@ impl Options {
             push_tiles: false,
             ranks: 1,
             via: Via::Automatic,
+            nccl: false,
         }
     }
 }
@@ -242,6 +245,9 @@ pub struct PlannedCall {
     /// Of an all-reduce: the GEMM whose tasks send its tiles to the other ranks as they store them. Its own tasks receive only. Of a GEMM that is split in part it is the first
     /// [`PlannedCall::whole`] tiles that are sent so.
     pub pushed_by: Option<u32>,
+    /// An all-reduce that NCCL does beside the kernel. Its tiles are chunks of whole rows, and have two tasks each: one says that the chunk is there, one waits until it has
+    /// been exchanged.
+    pub nccl: bool,
 }
 
 impl PlannedCall {

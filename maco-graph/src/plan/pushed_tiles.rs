@@ -15,7 +15,7 @@ use crate::spec::{Access, Collective, Index, TaskKind, TensorParam};
 /// The GEMM that sends tiles of call `index`, which has the tiles of `choice`, and the tasks that each of these has left; `calls` are those before it.
 pub(super) fn pushed_by(graph: &Graph, index: usize, choice: &Choice, calls: &[PlannedCall]) -> Option<(u32, SplitK)> {
     let call = &graph.calls[index];
-    if !choice.is_signalled(call) {
+    if !choice.is_signalled(call) || choice.nccl {
         return None;
     }
     let producer = producer(graph, index)?;

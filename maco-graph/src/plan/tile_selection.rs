@@ -15,12 +15,19 @@ use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
-use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text, Via};
+use crate::spec::{Access, Collective, Element, Form, Index, Reduction, TaskSpec, TensorParam, Text, Via};
 
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
 /// Most bytes of partial sums of all calls that are split without being asked to: a plan of many calls should not need more memory than its weights.
 const ALL_BYTES: f64 = (256 << 20) as f64;
+
+/// Least bytes of a chunk that NCCL exchanges: a gate costs some 5 µs, and 4 MiB take 40 to 70 µs of two GPUs.
+const CHUNK_BYTES_OF_NCCL: u64 = 4 << 20;
+/// Most chunks of a call.
+const CHUNKS_OF_NCCL: u64 = 16;
+/// Chunks are multiples of so many rows, which are whole tiles of products.
+const CHUNK_ROWS_OF_NCCL: u64 = 128;
 
 /// About how long one of `tasks` tasks of `call` takes, in nanoseconds.
 pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize, model: &DeviceModel) -> u64 {
@@ -43,6 +50,8 @@ pub(super) struct Choice {
     pub grid: [u32; AXES],
     /// Split-K. If only some tiles are split, those of full waves are not.
     pub split_k: SplitK,
+    /// See [`PlannedCall::nccl`].
+    pub nccl: bool,
 }
 
 impl Choice {
@@ -64,7 +73,7 @@ impl Choice {
         let two_shot = match if call.via == Via::Automatic { options.via } else { call.via } {
             Via::TwoShot => options.ranks > 1,
             Via::OneShot => false,
-            Via::Automatic | Via::Packets => options.ranks > 2,
+            Via::Automatic | Via::Packets | Via::Nccl => options.ranks > 2,
         };
         let parts = if sums && two_shot { ExchangeTask::TWO_SHOT } else { ExchangeTask::ONE_SHOT };
         if self.goes_with_signals(call) { Choice { split_k: SplitK { whole: 0, parts }, ..self } } else { self }
@@ -88,7 +97,7 @@ impl Choice {
     /// Whether tiles of this size go the way that `.via(..)` says.
     fn goes_via(&self, call: &Call) -> bool {
         match call.via {
-            Via::Automatic => true,
+            Via::Automatic | Via::Nccl => true,
             Via::Packets => !self.goes_with_signals(call),
             Via::OneShot | Via::TwoShot => self.goes_with_signals(call),
         }
@@ -120,6 +129,7 @@ impl Choice {
             dynamic: false,
             prologue: None,
             pushed_by: None,
+            nccl: self.nccl,
         }
     }
 }
@@ -150,6 +160,9 @@ impl Chooser {
         self.collect_uses(call);
         if let Some(axis) = (0..task.axes.len()).find(|&axis| self.uses.iter().all(|u| u.axis != axis)) {
             return Err(PlanError::UnusedAxis { site, axis: task.axes[axis].name });
+        }
+        if call.via == Via::Nccl && options.nccl {
+            return self.chunks(site, call);
         }
         let shape = options.shapes.iter().find(|shape| shape.call == site.call);
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
@@ -182,6 +195,33 @@ impl Chooser {
             self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
         Ok(best.apart(call, options))
+    }
+
+    /// Chunks of rows for NCCL, by the code of the largest tile: the tasks read and write nothing.
+    fn chunks(&self, site: Site, call: &Call) -> Result<Choice, PlanError> {
+        let form = call.task.own_form();
+        let refused = || PlanError::Via { site, via: call.via.name() };
+        let whole = self.tile_grid(site, form, digits(form.spec, form.spec.tile_variants() - 1))?;
+        let [x, y] = &call.operands[..] else { return Err(refused()) };
+        let by_tiles = |param: &TensorParam| matches!(param.region, [Index::Tile(0), Index::Tile(1)]);
+        let fits = call.task.params.iter().filter_map(tensor_of).all(by_tiles)
+            && whole.goes_with_signals(call)
+            // NCCL knows no reduction of the user's.
+            && call.task.collective() != Some(Collective::AllReduce(Reduction::Other))
+            // Rows that follow one another without a gap.
+            && [x, y].iter().all(|view| view.axes.len() == 2 && view.axes[1].axis == 1 && view.axes[1].step == 1 && view.axes[0].step == 1)
+            && x.axes[1].extent == y.axes[1].extent;
+        if !fits {
+            return Err(refused());
+        }
+        let [rows, columns] = [x.axes[0].extent, x.axes[1].extent];
+        let row = columns.max(1) * call.task.params.iter().filter_map(tensor_of).next().map_or(1, |param| u64::from(bytes(call, param)));
+        // At least so many bytes that NCCL is at its rate, at most so many chunks, and whole tiles of products.
+        let least = CHUNK_BYTES_OF_NCCL.div_ceil(row).max(rows.div_ceil(CHUNKS_OF_NCCL));
+        let each = least.next_multiple_of(CHUNK_ROWS_OF_NCCL).min(rows.max(1));
+        let size = |size: u64| u32::try_from(size).map_err(|_| refused());
+        let (tile, grid) = ([size(each)?, size(columns.max(1))?, 1], [size(rows.div_ceil(each))?, u32::from(columns > 0), 1]);
+        Ok(Choice { tile, grid, split_k: SplitK { whole: 0, parts: ExchangeTask::ONE_SHOT }, nccl: true, ..whole })
     }
 
     /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
@@ -266,7 +306,8 @@ impl Chooser {
     /// The grid of one variant; all uses of an axis must agree on it.
     fn tile_grid(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
         let task = form.spec;
-        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], split_k: SplitK::ONE };
+        let mut choice =
+            Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], split_k: SplitK::ONE, nccl: false };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));

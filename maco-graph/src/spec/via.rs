@@ -1,6 +1,6 @@
 //! How the tiles of an all-reduce go to the other ranks.
 
-/// How the tiles of an all-reduce go: `all_reduce(part, y).via(TwoShot)`. All ways have the same bits.
+/// How the tiles of an all-reduce go: `all_reduce(part, y).via(TwoShot)`. All ways but NCCL have the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The plan chooses.
@@ -12,11 +12,14 @@ pub enum Via {
     OneShot,
     /// In two steps: each rank sends its tile to the one that owns it, which adds up those of all and sends the result. Tiles of 16 KiB and more.
     TwoShot,
+    /// By NCCL beside the kernel, in chunks of rows: each as soon as it is there, while others are still made. Sums are those of NCCL's order, and have other bits. On CPU
+    /// ranks, and on one rank, the plan chooses.
+    Nccl,
 }
 
 impl Via {
     /// All that can be asked for.
-    pub const ALL: [Via; 3] = [Via::Packets, Via::OneShot, Via::TwoShot];
+    pub const ALL: [Via; 4] = [Via::Packets, Via::OneShot, Via::TwoShot, Via::Nccl];
 
     /// Its name in the source.
     pub const fn name(self) -> &'static str {
@@ -25,6 +28,7 @@ impl Via {
             Via::Packets => "Packets",
             Via::OneShot => "OneShot",
             Via::TwoShot => "TwoShot",
+            Via::Nccl => "Nccl",
         }
     }
 }

@@ -7,6 +7,7 @@ use cudarc::driver::sys;
 use maco_abi::{self as abi, INITIAL_TASKS, Launch, TensorMap, View};
 use maco_graph::plan::Schedule;
 
+use super::beside::Chunk;
 use super::context::Context;
 use super::events::EventHandle;
 use super::memory::{DeviceMemory, PinnedMemory};
@@ -28,6 +29,8 @@ pub(crate) struct Binding {
     memory: DeviceMemory,
     offsets: TableOffsets,
     slots: Mutex<Slots>,
+    /// What NCCL exchanges beside a launch with the tables that were written last.
+    chunks: Mutex<Arc<[Chunk]>>,
 }
 
 /// Where each table starts, in bytes; before the launch record are the first tasks of each CTA.
@@ -70,12 +73,17 @@ impl Binding {
         let memory = DeviceMemory::zeroed(context, offsets.end as u64, &what)?;
         let slot = || Ok(Slot { memory: PinnedMemory::new(context, offsets.end, &what)?, read: None });
         let ring = (0..SLOTS).map(|_| slot()).collect::<Result<_, Error>>()?;
-        Ok(Binding { memory, offsets, slots: Mutex::new(Slots { ring, next: 0 }) })
+        Ok(Binding { memory, offsets, slots: Mutex::new(Slots { ring, next: 0 }), chunks: Mutex::new([].into()) })
     }
 
     /// Address of the launch record: the kernel's one parameter.
     pub(super) fn launch(&self) -> u64 {
         self.memory.address() + self.offsets.launch as u64
+    }
+
+    /// See [`super::beside::Beside::chunks`].
+    pub(super) fn chunks(&self) -> Arc<[Chunk]> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Queues new tables on `stream`, behind whatever reads the old ones. Waits only if [`SLOTS`] uploads are still queued.
@@ -91,6 +99,9 @@ impl Binding {
         stream: sys::CUstream,
     ) -> Result<(), Error> {
         let maps = tables.maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
+        if let Some(beside) = &core.beside {
+            *self.chunks.lock().unwrap_or_else(PoisonError::into_inner) = beside.chunks(tables)?.into();
+        }
         let (launch, mut first) = (self.record(core, plan), core.lowered.initial_tasks(&tables.views, core.fault()));
         // The last CTA's come first.
         first.reverse();

@@ -85,6 +85,18 @@ const FUNCTIONS: [&str; 71] = [
     "cuUserObjectRelease",
 ];
 
+/// Those that NCCL beside a megakernel needs, looked for when a plan has it ([`find_stream_words`]).
+const STREAM_WORDS: [&str; 4] =
+    ["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority", "cuStreamWaitValue32_v2", "cuStreamWriteValue32_v2"];
+
+/// Whether the library has what streams need that wait for words and have priorities.
+///
+/// # Errors
+/// MACO0091 if one is missing.
+pub(super) fn find_stream_words() -> Result<(), Error> {
+    STREAM_WORDS.into_iter().try_for_each(find)
+}
+
 /// Whether the library has a function.
 ///
 /// # Errors
@@ -211,6 +223,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(called, FUNCTIONS.into_iter().map(str::to_owned).collect());
+        assert_eq!(called, FUNCTIONS.into_iter().chain(STREAM_WORDS).map(str::to_owned).collect());
     }
 }

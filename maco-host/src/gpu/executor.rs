@@ -186,11 +186,25 @@ impl Executor {
             }
             flight.begin.record(context, stream)?;
             self.watched.queue(&flight.end, core.deadline_ns());
-            launch::enqueue(context, self.kernel(core), core, core.dependent, self.own.launch(), stream)?;
+            self.enqueue(core, core.dependent, &self.own, stream)?;
             flight.end.record(context, stream)?;
         }
         order.end(&flight.end);
         Ok(flight)
+    }
+
+    /// Queues the kernel, and what NCCL does beside it.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of the context, which is entered; the binding and what its tables name live until the launch has ended.
+    unsafe fn enqueue(&self, core: &PlanCore, dependent: bool, binding: &Binding, stream: sys::CUstream) -> Result<(), Error> {
+        // SAFETY: (of both) passed on from the caller.
+        let launch = |dependent| unsafe { launch::enqueue(&self.context, self.kernel(core), core, dependent, binding.launch(), stream) };
+        match &core.beside {
+            None => launch(dependent),
+            // Behind the gates' words it could not begin early.
+            Some(beside) => unsafe { beside.around(stream, &binding.chunks(), || launch(false)) },
+        }
     }
 
     fn memory(&self) -> &PlanMemory {
@@ -353,6 +367,11 @@ impl Executor {
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
         self.refuse_uploads(core, raw)?;
+        if core.beside.is_some() && self.watched.is_captured() {
+            let what = "a captured launch of it has NCCL exchange the tensors that were bound, and others would not be".into();
+            let help = "bind the new arguments, and capture again";
+            return Err(Error::Collectives { megakernel: core.megakernel().into(), what, ranks: 2, help });
+        }
         let (_, tables) = core.bind(arguments, self.memory().arena())?;
         let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let written = EventHandle::new(context)?;
@@ -390,7 +409,7 @@ impl Executor {
                     bound.rebound.hold_replays(context, raw)?;
                 }
                 // A launch behind one of another branch waits for all of it, and so does one behind an event.
-                launch::enqueue(context, self.kernel(core), core, core.dependent && own && !ordered, bound.binding.launch(), raw)?;
+                self.enqueue(core, core.dependent && own && !ordered, &bound.binding, raw)?;
                 if !own {
                     bound.replayed.record_in_replays(context, raw)?;
                 }
@@ -405,7 +424,7 @@ impl Executor {
         // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
         unsafe {
             self.watched.queue(&end, bound.deadline_ns.load(Ordering::Relaxed));
-            launch::enqueue(context, self.kernel(core), core, core.dependent, bound.binding.launch(), raw)?;
+            self.enqueue(core, core.dependent, &bound.binding, raw)?;
             end.record(context, raw)?;
         }
         order.end(&end);

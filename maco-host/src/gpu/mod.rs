@@ -2,6 +2,7 @@
 //!
 //! Every CUDA call of MACO is in this folder. What a kernel does does not belong here.
 
+mod beside;
 mod binding;
 mod capture;
 mod context;
@@ -31,6 +32,7 @@ pub use events::Event;
 pub use graph::CudaGraph;
 pub use stream::Stream;
 
+pub(crate) use beside::Beside;
 pub(crate) use context::Context;
 pub(crate) use copy_engine::{CopyEngine, TriggerMemory};
 pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};

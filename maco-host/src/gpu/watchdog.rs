@@ -83,6 +83,11 @@ impl Watched {
         launches.captured_ns = launches.captured_ns.max(deadline_ns);
     }
 
+    /// Whether a graph has a launch of it.
+    pub(super) fn is_captured(&self) -> bool {
+        self.launches().captured != Captured::Nobody
+    }
+
     /// Whether a launch may be on the GPU, and how long its state may stand still.
     fn running(&self) -> Result<Option<Duration>, Error> {
         let mut launches = self.launches();
@@ -135,6 +140,10 @@ impl Watchdog<'_> {
             return Ok(None);
         }
         for plan in self.context.watched() {
+            // What an aborted launch leaves behind: streams that wait for tasks which never came.
+            if let Some(beside) = plan.core.beside.as_ref().filter(|_| plan.memory.report().is_some()) {
+                beside.release()?;
+            }
             let seen = self.plans.iter().position(|seen| std::ptr::eq(seen.plan.as_ptr(), Arc::as_ptr(&plan)));
             let (state, period) = match plan.running()? {
                 None => (None, Duration::ZERO),

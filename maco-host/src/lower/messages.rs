@@ -1,8 +1,9 @@
 //! Where the messages of collectives lie in the symmetric memory of a plan's ranks.
 
-use maco_abi::{ExchangeTask, MAP_ALIGN, MapIndex, Messages, OPERANDS, PushedTiles, ViewEntry};
-use maco_graph::plan::Plan;
-use maco_graph::spec::{Access, Channel, Collective, Element, Index};
+use maco_abi::{ExchangeTask, Gates, MAP_ALIGN, MapIndex, Messages, OPERANDS, PushedTiles, ViewEntry};
+use maco_graph::ir::Call;
+use maco_graph::plan::{Plan, PlannedCall};
+use maco_graph::spec::{Access, Channel, Collective, Element, Index, Reduction};
 
 use super::view::Tables;
 use super::{BoxShape, TensorMapRequest, tensor_params, too_many};
@@ -20,6 +21,8 @@ pub(crate) struct PlanMessages {
     calls: Vec<(usize, Messages, std::ops::Range<u32>)>,
     /// Tiles of these that GEMMs send.
     pushed: Vec<Pushed>,
+    /// Calls that NCCL does beside the kernel, in program order; they have no messages.
+    pub(crate) nccl: Vec<NcclCall>,
     /// How many ranks there are.
     ranks: u32,
     /// Bytes of all, on each rank.
@@ -28,6 +31,24 @@ pub(crate) struct PlanMessages {
     pub(crate) tiles: u32,
     /// Whether a proxy copies some of them.
     pub(crate) proxy: bool,
+}
+
+/// An all-reduce that NCCL does beside the kernel, in chunks of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct NcclCall {
+    /// Where its record is in the table of views.
+    at: usize,
+    /// Where its input and its result are there.
+    pub(crate) views: [usize; 2],
+    pub(crate) element: Element,
+    pub(crate) reduction: Reduction,
+    /// Bytes from one row to the next.
+    pub(crate) row_bytes: u64,
+    /// Rows of a chunk; the last one may have fewer.
+    pub(crate) rows: u32,
+    pub(crate) chunks: u32,
+    /// Gates of the calls before it.
+    first: u32,
 }
 
 /// The tiles of an all-reduce that a GEMM sends.
@@ -70,6 +91,8 @@ pub(crate) struct MessagePlaces<'a> {
     pub(crate) bases: &'a [u64],
     /// Bytes before the plan's messages.
     pub(crate) offset: u64,
+    /// Address of the plan's gates; 0 if NCCL does none of its calls.
+    pub(crate) gates: u64,
 }
 
 impl PlanMessages {
@@ -84,6 +107,10 @@ impl PlanMessages {
             let result = call.operands.iter().zip(tensor_params(call)).find(|(_, param)| param.access == Access::Write);
             let Some((view, param)) = result else { continue };
             let element = plan.graph.tensors[view.tensor as usize].element;
+            if planned.nccl {
+                made.add_nccl(call, planned, *own as usize, element);
+                continue;
+            }
             let mut extents = param.region.iter().zip(&view.axes).rev().map(|(index, axis)| match *index {
                 Index::Tile(tiled) => axis.extent.min(planned.tile[usize::from(tiled)].into()),
                 _ => axis.extent,
@@ -128,6 +155,24 @@ impl PlanMessages {
         Ok(made)
     }
 
+    /// Adds a call that NCCL does, whose views begin at `views`.
+    fn add_nccl(&mut self, call: &Call, planned: &PlannedCall, views: usize, element: Element) {
+        let place = |access| views + tensor_params(call).position(|param| param.access == access).unwrap_or(0);
+        let Some(Collective::AllReduce(reduction)) = call.task.collective() else { return };
+        let first = self.nccl.last().map_or(0, |last| last.first + last.chunks);
+        let columns = call.operands.first().and_then(|view| view.axes.get(1)).map_or(0, |axis| axis.extent);
+        self.nccl.push(NcclCall {
+            at: views + OPERANDS - 1,
+            views: [place(Access::Read), place(Access::Write)],
+            element,
+            reduction,
+            row_bytes: columns * u64::from(element.bytes()),
+            rows: planned.tile[0],
+            chunks: planned.grid.iter().product(),
+            first,
+        });
+    }
+
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -142,6 +187,10 @@ impl PlanMessages {
     pub(super) fn write(&self, tables: &mut Tables, places: MessagePlaces<'_>) {
         for (at, messages, _) in &self.calls {
             tables.views[*at] = ViewEntry::messages(Messages { offset: places.offset + messages.offset, ..*messages });
+        }
+        for call in self.nccl.iter().filter(|_| places.gates != 0) {
+            let address = places.gates + u64::from(call.first) * Gates::BYTES;
+            tables.views[call.at] = ViewEntry::gates(Gates::new(address, call.chunks));
         }
         for pushed in &self.pushed {
             let messages = Messages { offset: places.offset + pushed.messages.offset, ..pushed.messages };

@@ -17,7 +17,7 @@ use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
-pub(crate) use messages::{MessagePlaces, PlanMessages};
+pub(crate) use messages::{MessagePlaces, NcclCall, PlanMessages};
 pub(crate) use plane::{BoxShape, TensorMapRequest};
 pub(crate) use scheduler_image::Image;
 pub(crate) use view::Tables;

@@ -273,7 +273,7 @@ fn named_way(way: &Expr) -> syn::Result<(Via, Path)> {
             Code::CallOption,
             way,
             "this is no way for the tiles of an all-reduce",
-            "write `.via(Packets)`, `.via(OneShot)` or `.via(TwoShot)`",
+            "write `.via(Packets)`, `.via(OneShot)`, `.via(TwoShot)` or `.via(Nccl)`",
         )
     };
     let Expr::Path(path) = strip(way) else { return Err(wrong()) };

@@ -1,5 +1,6 @@
 //! Kernels of several ranks.
 
+pub mod beside;
 pub mod channels;
 pub mod collectives;
 pub mod mixed;

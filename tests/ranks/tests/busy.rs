@@ -12,7 +12,7 @@ use maco::{Communicator, CudaGraph, Device, Error, PlanOptions, Reduce, Stream};
 use ranks::collectives::chain;
 use ranks::sizes::sum_of_f32;
 use support::place::program;
-use support::{number, numbers, on_cpus, on_gpus, short};
+use support::{are_there, number, numbers, on_cpus, on_gpus, short};
 
 /// Of tensors of the other process, on a GPU: a launch takes a millisecond or two, and the next one comes at once.
 const LARGE: [u64; 2] = [16_384, 16_384];

@@ -1,0 +1,155 @@
+//! NCCL beside a megakernel, chunk by chunk: exact; in graphs; and what becomes of it when a rank does not come.
+
+mod support;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use maco::{Arguments, CudaGraph, PlanOptions, Stream, Tensor, bf16};
+use ranks::beside::summed;
+use support::{Value, World, everywhere, number, short};
+
+everywhere!(launches);
+
+struct Case {
+    sizes: [u64; 3],
+    plan: Rc<summed::Plan>,
+    tensors: Vec<Tensor<bf16>>,
+    numbers: Tensor<f32>,
+    results: [Tensor<bf16>; 2],
+    least: Tensor<f32>,
+}
+
+/// Row r of x, column c of w: small, with sums over K that are known.
+fn of(rank: u32, launch: u64) -> [impl Fn(u64) -> i64; 2] {
+    [u64::from(rank) + launch, 1 + launch].map(|salt| move |row: u64| ((row + salt) % 3) as i64 - 1)
+}
+
+impl Case {
+    fn new(world: &World, options: &PlanOptions) -> Case {
+        let device = &world.device;
+        let [m, n, k] = if device.is_gpu() { [4000, 2048, 256] } else { [200, 256, 24] };
+        let plan = Rc::new(summed::plan_with(device, summed::Dims { M: m, N: n, K: k }, options).unwrap());
+        if device.is_gpu() && world.communicator.ranks() > 1 {
+            let text = plan.graph().to_string();
+            assert_eq!(text.matches("by NCCL beside the kernel").count(), 2, "{text}");
+            // Four chunks of 4 MiB, and eight of the f32 tensor.
+            let chunks = [1, 3].map(|call: usize| plan.graph().calls[call].grid[0]);
+            assert_eq!(chunks, [4, 8], "{text}");
+        }
+        let new = || device.zeros::<bf16>([m, n]).unwrap();
+        let tensors = vec![device.zeros([m, k]).unwrap(), device.zeros([n, k]).unwrap()];
+        let floats = || device.zeros::<f32>([m, n]).unwrap();
+        Case { sizes: [m, n, k], plan, tensors, numbers: floats(), results: [new(), new()], least: floats() }
+    }
+
+    fn fill(&mut self, world: &World, launch: u64) {
+        let [m, n, k] = self.sizes;
+        let [a, b] = of(world.communicator.rank(), launch);
+        let rows = |count: u64, of: &dyn Fn(u64) -> i64| -> Vec<bf16> {
+            (0..count * k).map(|at| bf16::of(if at % k < 8 { of(at / k) } else { 0 })).collect()
+        };
+        self.tensors[0].upload_from(&rows(m, &a)).unwrap();
+        self.tensors[1].upload_from(&rows(n, &b)).unwrap();
+        let rank = world.communicator.rank();
+        self.numbers.upload_from(&(0..m * n).map(|at| number(rank, at, launch) as f32).collect::<Vec<_>>()).unwrap();
+        let poison = vec![bf16::NAN; (m * n) as usize];
+        self.results.iter_mut().for_each(|result| result.upload_from(&poison).unwrap());
+        self.least.upload_from(&vec![f32::NAN; (m * n) as usize]).unwrap();
+    }
+
+    fn arguments(&mut self) -> Arguments<'_> {
+        let [y, z] = &mut self.results;
+        Arguments::new()
+            .tensor(&self.tensors[0])
+            .tensor(&self.tensors[1])
+            .tensor_mut(y)
+            .tensor_mut(z)
+            .tensor(&self.numbers)
+            .tensor_mut(&mut self.least)
+    }
+
+    fn run(&mut self) -> Result<(), maco::Error> {
+        let [y, z] = &mut self.results;
+        self.plan.run(&self.tensors[0], &self.tensors[1], y, z, &self.numbers, &mut self.least).map(drop)
+    }
+
+    fn check(&self, world: &World, launch: u64, what: &str) {
+        let [_, n, _] = self.sizes;
+        let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+        let sums: Vec<[Box<dyn Fn(u64) -> i64>; 2]> =
+            (0..ranks).map(|rank| of(rank, launch).map(|of| Box::new(of) as Box<dyn Fn(u64) -> i64>)).collect();
+        for (result, name) in self.results.iter().zip(["y", "z"]) {
+            for (at, value) in (0..).zip(result.download().unwrap()) {
+                let expected = bf16::of(sums.iter().map(|[a, b]| 8 * a(at / n) * b(at % n)).sum());
+                assert!(value == expected, "{what}, launch {launch}, rank {rank} of {ranks}, {name} at {at}: {value:?}, not {expected:?}");
+            }
+        }
+        for (at, value) in (0..).zip(self.least.download().unwrap()) {
+            let expected = (0..ranks).map(|rank| number(rank, at, launch)).min().unwrap() as f32;
+            assert!(value == expected, "{what}, launch {launch}, rank {rank} of {ranks}, least at {at}: {value}, not {expected}");
+        }
+    }
+}
+
+fn launches(world: &World) {
+    let mut case = Case::new(world, &world.options);
+    for launch in 0..4 {
+        case.fill(world, launch);
+        case.run().unwrap();
+        case.check(world, launch, "run");
+    }
+    if !world.device.is_gpu() || short() {
+        return;
+    }
+    // Bound, several behind one another on a stream; then in a graph.
+    let stream = Stream::new(&world.device).unwrap();
+    case.fill(world, 7);
+    {
+        let plan = case.plan.clone();
+        let bound = plan.bind(case.arguments()).unwrap();
+        (0..3).for_each(|_| bound.launch_on(&stream).unwrap());
+        stream.synchronize().unwrap();
+        plan.check().unwrap();
+    }
+    case.check(world, 7, "bound");
+    let plan = case.plan.clone();
+    let bound = plan.bind(case.arguments()).unwrap();
+    let graph = CudaGraph::capture(&stream, |stream| {
+        bound.launch_on(stream)?;
+        bound.launch_on(stream)
+    })
+    .unwrap();
+    for launch in 10..13 {
+        case.fill(world, launch);
+        (0..2).for_each(|_| graph.launch(&stream).unwrap());
+        stream.synchronize().unwrap();
+        plan.check().unwrap();
+        case.check(world, launch, "graph");
+    }
+}
+
+/// A rank that does not launch: the others have an error within the deadline, and all go on behind `recover`.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_rank_that_does_not_come() {
+    support::on_gpus(2, maco::Schedule::Static, &|world: &World| {
+        let deadline = Duration::from_secs(2);
+        let mut case = Case::new(world, &world.options.clone().deadline(deadline));
+        case.fill(world, 0);
+        case.run().unwrap();
+        case.check(world, 0, "before");
+        if world.communicator.rank() == 0 {
+            let begun = Instant::now();
+            let error = case.run().unwrap_err().to_string();
+            assert!(error.contains("all_reduce"), "{error}");
+            assert!(begun.elapsed() < deadline + Duration::from_secs(6), "{:?}: {error}", begun.elapsed());
+        }
+        case.plan.recover().unwrap();
+        for launch in 1..3 {
+            case.fill(world, launch);
+            case.run().unwrap();
+            case.check(world, launch, "behind it");
+        }
+    });
+}
