@@ -66,7 +66,7 @@ fn shape(name: &str) -> anyhow::Result<[u64; 3]> {
 fn way(plan: &Plan) -> String {
     let plan = plan.graph();
     let exchanged = (0..plan.calls.len() as u32).find_map(|call| plan.exchange(call));
-    exchanged.unwrap_or_else(|| "one-shot, packets".to_owned())
+    exchanged.unwrap_or_default()
 }
 
 /// One rank.
