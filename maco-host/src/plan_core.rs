@@ -263,6 +263,7 @@ mod tests {
             priority: 0,
             split: None,
             drain: false,
+            via: maco_graph::spec::Via::Automatic,
         };
         let graph = Graph { name: "sums".into(), tensors, scalars: vec![], calls: vec![call] };
         let (device, options) = (Device::cpu_with(1), PlanOptions::new().communicator(communicator.clone()));

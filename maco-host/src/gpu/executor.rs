@@ -198,11 +198,12 @@ impl Executor {
     /// # Safety
     /// `stream` is a live stream of the context, which is entered; the binding and what its tables name live until the launch has ended.
     unsafe fn enqueue(&self, core: &PlanCore, dependent: bool, binding: &Binding, stream: sys::CUstream) -> Result<(), Error> {
-        // SAFETY: (of both) passed on from the caller.
+        // SAFETY: passed on from the caller.
         let launch = |dependent| unsafe { launch::enqueue(&self.context, self.kernel(core), core, dependent, binding.launch(), stream) };
         match &core.beside {
             None => launch(dependent),
             // Behind the gates' words it could not begin early.
+            // SAFETY: passed on from the caller.
             Some(beside) => unsafe { beside.around(stream, &binding.chunks(), || launch(false)) },
         }
     }

@@ -302,7 +302,7 @@ mod tests {
             let placed = |address, layout| Placed { address, layout, element: Element::Bf16, writable: true };
             let arguments = [placed(0x10_000, layout(200, 64)), placed(0x20_000, layout(512, 64)), placed(0x40_000, layout(200, 512))];
             let bases = [1 << 40, 2 << 40, 3 << 40];
-            let places = MessagePlaces { rank: 1, bases: &bases, offset: 0x800 };
+            let places = MessagePlaces { rank: 1, bases: &bases, offset: 0x800, gates: 0 };
             let tables = lowered.bind(&plan.graph, 0x100_000, places, &arguments, &[], true).unwrap();
             let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
             let product = of(0);

@@ -77,8 +77,7 @@ impl Case {
     fn check(&self, world: &World, launch: u64, what: &str) {
         let [_, n, _] = self.sizes;
         let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
-        let sums: Vec<[Box<dyn Fn(u64) -> i64>; 2]> =
-            (0..ranks).map(|rank| of(rank, launch).map(|of| Box::new(of) as Box<dyn Fn(u64) -> i64>)).collect();
+        let sums: Vec<_> = (0..ranks).map(|rank| of(rank, launch)).collect();
         for (result, name) in self.results.iter().zip(["y", "z"]) {
             for (at, value) in (0..).zip(result.download().unwrap()) {
                 let expected = bf16::of(sums.iter().map(|[a, b]| 8 * a(at / n) * b(at % n)).sum());
@@ -133,7 +132,7 @@ fn launches(world: &World) {
 #[test]
 #[ignore = "gpu"]
 fn gpu_a_rank_that_does_not_come() {
-    support::on_gpus(2, maco::Schedule::Static, &|world: &World| {
+    support::on_gpus(2, maco::Schedule::Static, |world: &World| {
         let deadline = Duration::from_secs(2);
         let mut case = Case::new(world, &world.options.clone().deadline(deadline));
         case.fill(world, 0);
