@@ -56,3 +56,19 @@ pub fn error<E: Copy + Into<f64>>(found: &[E], expected: &[f64]) -> f64 {
     let norm: f64 = expected.iter().map(|b| b.powi(2)).sum();
     (difference / norm).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_other_bit_is_found_and_named() {
+        let tensor = |numbers: [f32; 3]| Device::cpu().upload(&numbers.map(bf16::from_f32), [3]).unwrap();
+        let ours = tensor([1.0, 0.0, f32::INFINITY]);
+        same_bits(&ours, &tensor([1.0, 0.0, f32::INFINITY])).unwrap();
+        let error = same_bits(&ours, &tensor([1.0, -0.0, f32::INFINITY])).unwrap_err().to_string();
+        assert_eq!(error, "the systems disagree: element 1 of 3 is 0 and -0");
+        let shorter = Device::cpu().zeros([2]).unwrap();
+        assert!(same_bits(&ours, &shorter).unwrap_err().to_string().contains("3 elements and 2"));
+    }
+}

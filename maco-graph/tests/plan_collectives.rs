@@ -305,6 +305,8 @@ fn whole_tiles_of_a_split_product_are_sent() {
         let planned = plan(build.0, &options).unwrap();
         let (product, call) = (&planned.calls[0], &planned.calls[1]);
         assert_eq!((product.whole, call.pushed_by), (whole, Some(0)));
+        let way = format!("one-shot, {} tiles sent by #0, others by tasks", call.whole);
+        assert_eq!([0, 1].map(|call| planned.exchange(call)), [None, Some(way)]);
         // Nine rows of tiles of the product, whose columns follow one another; two tiles of the all-reduce are one of it, but for the last row.
         let sent = |down: u32, right: u32| right * 9 + down < whole;
         let mut tiles = 0;
