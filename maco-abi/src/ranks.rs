@@ -56,7 +56,7 @@ pub struct Messages {
 }
 
 /// Of a call that NCCL exchanges beside the kernel: where its gates are, 32 bytes, in the place of [`Messages`]. The call has a chunk of rows for each gate, and two tasks for
-/// each chunk ([`ExchangeTask::Send`], [`ExchangeTask::Receive`]): the first says that the chunk is there, the second waits until it has been exchanged. A stream of the host's
+/// each chunk ([`ExchangeTask::Offer`], [`ExchangeTask::Await`]): the first says that the chunk is there, the second waits until it has been exchanged. A stream of the host's
 /// waits for the first word, has NCCL exchange the chunk, clears the first word and stores the second one; behind the launch it clears that.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,25 +66,16 @@ pub struct Gates {
     /// How many.
     pub count: u32,
     /// Of nothing.
-    pub unused: [u32; 4],
-    /// [`Gates::KIND`], where [`Messages`] count their sources.
-    pub kind: u32,
+    pub unused: [u32; 5],
 }
 
 impl Gates {
-    /// What tells them from [`Messages`].
-    pub const KIND: u32 = u32::MAX;
     /// Bytes of a gate: its words lie in lines of their own.
     pub const BYTES: u64 = 256;
 
     /// `count` gates from `address` on.
     pub const fn new(address: u64, count: u32) -> Gates {
-        Gates { address, count, unused: [0; 4], kind: Gates::KIND }
-    }
-
-    /// Whether it is the record of gates.
-    pub const fn are_there(self) -> bool {
-        self.kind == Gates::KIND
+        Gates { address, count, unused: [0; 5] }
     }
 
     /// The word of gate `n` in which a task stores 1 when the chunk is there.
@@ -114,6 +105,10 @@ pub enum ExchangeTask {
     Reduce,
     /// Of three: the others receive the result.
     ReceiveResult,
+    /// Of a chunk for NCCL: says that it is there.
+    Offer,
+    /// Of a chunk for NCCL: waits until it has been exchanged.
+    Await,
 }
 
 impl ExchangeTask {
@@ -121,6 +116,8 @@ impl ExchangeTask {
     pub const ONE_SHOT: u32 = 2;
     /// See [`ExchangeTask::ONE_SHOT`].
     pub const TWO_SHOT: u32 = 3;
+    /// What a chunk for NCCL says instead; it has two tasks.
+    pub const BY_NCCL: u32 = 4;
 
     /// Task `part` of `parts`.
     pub const fn of(part: u32, parts: u32) -> ExchangeTask {
@@ -128,6 +125,8 @@ impl ExchangeTask {
             (0, Self::TWO_SHOT) => ExchangeTask::SendToOwner,
             (1, Self::TWO_SHOT) => ExchangeTask::Reduce,
             (_, Self::TWO_SHOT) => ExchangeTask::ReceiveResult,
+            (0, Self::BY_NCCL) => ExchangeTask::Offer,
+            (_, Self::BY_NCCL) => ExchangeTask::Await,
             (0, _) => ExchangeTask::Send,
             _ => ExchangeTask::Receive,
         }

@@ -176,8 +176,8 @@ impl ViewEntry {
 
     /// Of a call that NCCL exchanges.
     pub const fn gates(gates: Gates) -> ViewEntry {
-        let Gates { address, count, unused: [a, b, c, d], kind } = gates;
-        ViewEntry([low(address), high(address), count, a, b, c, d, kind])
+        let Gates { address, count, unused: [a, b, c, d, e] } = gates;
+        ViewEntry([low(address), high(address), count, a, b, c, d, e])
     }
 
     /// Of tiles that a GEMM sends.
@@ -223,8 +223,8 @@ impl ViewEntry {
 
     /// The gates that it is of.
     pub const fn as_gates(self) -> Gates {
-        let [low, high, count, a, b, c, d, kind] = self.0;
-        Gates { address: address(low, high), count, unused: [a, b, c, d], kind }
+        let [low, high, count, a, b, c, d, e] = self.0;
+        Gates { address: address(low, high), count, unused: [a, b, c, d, e] }
     }
 
     /// The tiles that it is of, which a GEMM sends.

@@ -193,11 +193,10 @@ impl Task {
         (view, self.entry(OPERANDS - 1).as_messages())
     }
 
-    /// The gates of this task's call, which is a collective with several tasks for a tile, if NCCL exchanges its chunks.
+    /// The gates of this task's call, whose chunks NCCL exchanges.
     #[inline(always)]
-    pub(crate) fn gates(self) -> Option<Gates> {
-        let gates = self.entry(OPERANDS - 1).as_gates();
-        if gates.are_there() { Some(gates) } else { None }
+    pub(crate) fn gates(self) -> Gates {
+        self.entry(OPERANDS - 1).as_gates()
     }
 
     /// Whether the task sends its tile to other ranks: [`Task::pushed`].

@@ -192,8 +192,8 @@ impl SimtConsumer {
         // Of large tiles only: other tasks have no code for it.
         let split = task.split_k();
         let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
-        if signalled && let Some(gates) = task.gates() {
-            return self.through_gate(gates, task.coord(0) as u32, ExchangeTask::of(split.part, split.parts));
+        if signalled && split.parts == ExchangeTask::BY_NCCL {
+            return self.through_gate(task.gates(), task.coord(0) as u32, ExchangeTask::of(split.part, split.parts));
         }
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;
@@ -206,7 +206,7 @@ impl SimtConsumer {
         if signalled && flow.owned {
             let owner = maco_abi::owner(messages.tile(coord), ranks.ranks);
             match ExchangeTask::of(split.part, split.parts) {
-                ExchangeTask::Send | ExchangeTask::Receive => {}
+                ExchangeTask::Send | ExchangeTask::Receive | ExchangeTask::Offer | ExchangeTask::Await => {}
                 ExchangeTask::SendToOwner => exchange.flow.to = if owner == rank { Which::None } else { Which::One(owner) },
                 ExchangeTask::Reduce if owner == rank => exchange.result = ResultOf::Owner,
                 ExchangeTask::ReceiveResult if owner != rank => {
@@ -253,7 +253,7 @@ impl SimtConsumer {
     #[inline(always)]
     fn through_gate(self, gates: Gates, chunk: u32, task: ExchangeTask) -> bool {
         let system = system();
-        if task == ExchangeTask::Send {
+        if task == ExchangeTask::Offer {
             self.sync();
             if self.thread == 0 {
                 // SAFETY: a live gate, whose first word one task of the launch writes, and the host's stream when it has seen that.

@@ -265,7 +265,7 @@ impl PlannedCall {
     /// [`ExchangeTask`].
     pub fn exchange_part(&self, n: u32, part: u32) -> Option<Part> {
         let sent = u32::from(self.is_pushed(n));
-        let parts = self.tile_of(n).1 + sent;
+        let parts = if self.nccl { ExchangeTask::BY_NCCL } else { self.tile_of(n).1 + sent };
         (parts > 1).then_some(Part { part: part + sent, parts })
     }
 
