@@ -13,7 +13,6 @@ const PEERS: [&str; 9] =
     ["get.sys", "packet.load", "packet.store", "put.sys", "signal.sys", "stop.sys", "tell.sys", "trigger.sys", "wait.sys"];
 const WAITS: Is = |s| s.tag == Some("wait.sys");
 const SIGNAL: Is = |s| s.tag == Some("signal.sys");
-const GET: Is = |s| s.tag == Some("get.sys");
 const TRIGGER: Is = |s| s.tag == Some("trigger.sys");
 const ACQUIRE_SYS: Is = |s| s.opcode() == "fence.acquire.sys";
 const RELEASE_SYS: Is = |s| s.opcode() == "fence.release.sys";
@@ -60,13 +59,6 @@ impl Rules<'_, '_, '_> {
                 "another rank may not see what TMA wrote: `fence.proxy.async.global` belongs on every path between its completion and a signal of scope `.sys`",
             );
         }
-        self.always(
-            GET,
-            Way::Backward,
-            ACQUIRE_SYS,
-            WAITS,
-            "what another rank has published may not be visible: `fence.acquire.sys` belongs between the poll that saw its signal and the loads",
-        );
         self.always(
             TRIGGER,
             Way::Backward,
