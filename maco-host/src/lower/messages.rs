@@ -294,6 +294,39 @@ mod tests {
         (plan, lowered)
     }
 
+    /// A call that NCCL does has gates and no messages; its tasks say by their parts what they are.
+    #[test]
+    fn a_call_of_nccl_has_gates() {
+        let mut graph = graph();
+        // Rows of 1 KiB: of 9000 rows 4096 are 4 MiB.
+        graph.tensors.iter_mut().filter(|tensor| tensor.shape[0] == 200).for_each(|tensor| tensor.shape[0] = 9000);
+        for call in &mut graph.calls {
+            call.operands = call.operands.iter().map(|view| View::whole(view.tensor, &graph.tensors[view.tensor as usize])).collect();
+        }
+        graph.calls[1].via = Via::Nccl;
+        let plan = plan(graph, &Options { push_tiles: true, ranks: 2, nccl: true, ..Options::new(3) }).unwrap();
+        let lowered = Lowered::new(&plan, 2, false).unwrap();
+        assert!(lowered.messages.is_empty() && lowered.messages.bytes == 0);
+        let [call] = &lowered.messages.nccl[..] else { panic!("one call") };
+        assert_eq!((call.rows, call.chunks, call.row_bytes, call.reduction), (4096, 3, 1024, Reduction::Sum));
+        let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
+        let placed = |address, layout| Placed { address, layout, element: Element::Bf16, writable: true };
+        let arguments = [placed(0x10_000, layout(9000, 64)), placed(0x200_000, layout(512, 64)), placed(0x400_000, layout(9000, 512))];
+        let places = MessagePlaces { gates: 0x900_000, ..MessagePlaces::default() };
+        let tables = lowered.bind(&plan.graph, 0x1_000_000, places, &arguments, &[], true).unwrap();
+        assert_eq!(tables.views[call.at].as_gates(), Gates::new(0x900_000, 3));
+        let [part, y] = call.views.map(|view| tables.views[view].as_view());
+        assert_eq!((part.base, y.base, y.row_stride), (0x1_000_000, 0x400_000, 512));
+        let parts: Vec<Part> = lowered
+            .descriptors
+            .iter()
+            .filter(|d| d.op != OP_END && plan.tasks[d.task as usize].call == 1)
+            .map(|d| Part::decode(d.split.into()))
+            .collect();
+        let of = |task| parts.iter().filter(|part| ExchangeTask::of(part.part, part.parts) == task).count();
+        assert_eq!((parts.len(), of(ExchangeTask::Offer), of(ExchangeTask::Await)), (6, 3, 3));
+    }
+
     #[test]
     fn a_product_has_the_record_and_maps_of_what_it_sends() {
         for two_shot in [false, true] {
