@@ -62,7 +62,7 @@ impl Outside<'_> {
     /// In place, by both.
     fn all_reduce(&self, bytes: u64) -> anyhow::Result<Row> {
         let case = self.case(LeanOperation::AllReduce, bytes)?;
-        let [mut ours, mut theirs] = [self.upload(case.part)?, self.upload(case.part)?];
+        let [mut ours, mut theirs] = self.between(|| Ok([self.upload(case.part)?, self.upload(case.part)?]))?;
         // Once first, where the sums are those of the numbers: more often they grow until they are infinite.
         self.communicator.all_reduce_on(self.stream, &mut ours, Reduce::Sum)?;
         self.nccl.all_reduce_in_place(self.stream, &mut theirs)?;
@@ -77,7 +77,7 @@ impl Outside<'_> {
 
     fn all_gather(&self, bytes: u64) -> anyhow::Result<Row> {
         let case = self.case(LeanOperation::AllGather, bytes)?;
-        let (x, [mut ours, mut theirs]) = (self.upload(case.part)?, self.results(case.part * self.ranks())?);
+        let (x, [mut ours, mut theirs]) = self.between(|| Ok((self.upload(case.part)?, self.results(case.part * self.ranks())?)))?;
         let times = self.measure(case.calls, &mut |stream| Ok(self.communicator.all_gather_on(stream, &x, &mut ours)?), &mut |stream| {
             self.nccl.all_gather(stream, &x, &mut theirs)
         })?;
@@ -87,7 +87,7 @@ impl Outside<'_> {
 
     fn reduce_scatter(&self, bytes: u64) -> anyhow::Result<Row> {
         let case = self.case(LeanOperation::ReduceScatter, bytes)?;
-        let (x, [mut ours, mut theirs]) = (self.upload(case.part * self.ranks())?, self.results(case.part)?);
+        let (x, [mut ours, mut theirs]) = self.between(|| Ok((self.upload(case.part * self.ranks())?, self.results(case.part)?)))?;
         let times = self.measure(
             case.calls,
             &mut |stream| Ok(self.communicator.reduce_scatter_on(stream, &x, &mut ours, Reduce::Sum)?),
@@ -95,6 +95,15 @@ impl Outside<'_> {
         )?;
         same_bits(&ours, &theirs)?;
         Ok(self.row(&case, times))
+    }
+
+    /// Makes tensors when all ranks have freed those before, and goes on when all have made theirs: what is freed or made in one process waits for kernels of all GPUs that
+    /// have peer access to this one, and those for ranks that have not come yet.
+    fn between<T>(&self, make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        self.communicator.barrier()?;
+        let made = make()?;
+        self.communicator.barrier()?;
+        Ok(made)
     }
 
     fn ranks(&self) -> usize {

@@ -84,6 +84,8 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
     let mut rows = Vec::new();
     for [m, h, k] in shapes {
         ensure!(h.is_multiple_of(count), "H {h} cannot be divided among {count} ranks");
+        // What a rank frees waits for kernels of the others, and those for it.
+        communicator.barrier()?;
         let share = h / count;
         let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
         let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;

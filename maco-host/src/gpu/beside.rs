@@ -27,7 +27,9 @@ fn library() -> Result<&'static Nccl, String> {
     LIBRARY.get_or_init(|| Nccl::load().map_err(|error| error.to_string())).as_ref().map_err(Clone::clone)
 }
 
-/// Between two looks at a communicator that is not done.
+/// How long looks at a communicator that is not done follow one another.
+const SPIN: Duration = Duration::from_millis(2);
+/// Between two looks behind that.
 const NAP: Duration = Duration::from_micros(200);
 /// How long work that no task will come to may go on once its gates are open.
 const GRACE: Duration = Duration::from_secs(2);
@@ -164,14 +166,20 @@ impl Beside {
 
     /// Waits until a call that may return early is done.
     fn until_done(&self, library: &Nccl, comm: &mut Comm, status: Result<Status, nccl_sys::Error>) -> Result<(), String> {
-        let end = Instant::now() + self.group.deadline();
+        let begun = Instant::now();
+        let end = begun + self.group.deadline();
         let mut status = status.map_err(|error| error.to_string())?;
         while status == Status::InProgress {
             if Instant::now() > end {
                 abort(comm);
                 return Err(format!("a call did not end within {:.1?}", self.group.deadline()));
             }
-            std::thread::sleep(NAP);
+            // A call takes tens of microseconds, and there is one for each chunk of each launch.
+            if begun.elapsed() < SPIN {
+                std::thread::yield_now()
+            } else {
+                std::thread::sleep(NAP)
+            }
             // SAFETY: a live communicator.
             status = unsafe { library.comm_async_status(comm.0) }.map_err(|error| error.to_string())?;
         }
