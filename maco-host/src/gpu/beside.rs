@@ -4,7 +4,6 @@
 //! tasks do at gates in the device crate (`operations/collective.rs`).
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,9 +44,7 @@ pub(crate) struct Beside {
     stream: sys::CUstream,
     gates: DeviceMemory,
     calls: Vec<NcclCall>,
-    /// A launch was aborted: all gates are open.
-    open: AtomicBool,
-    /// Since when.
+    /// When all gates were opened, since a launch was aborted.
     opened: Mutex<Option<Instant>>,
 }
 
@@ -103,7 +100,6 @@ impl Beside {
             stream,
             gates,
             calls: calls.to_vec(),
-            open: AtomicBool::new(false),
             opened: Mutex::new(None),
         };
         beside.connect()?;
@@ -320,7 +316,6 @@ impl Beside {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         match *opened {
             None => {
-                self.open.store(true, Ordering::Relaxed);
                 let count: u32 = self.calls.iter().map(|call| call.chunks).sum();
                 let gates = Gates::new(self.gates.address(), count);
                 // SAFETY: a live stream of the context, and live gates.
@@ -333,8 +328,8 @@ impl Beside {
         Ok(())
     }
 
-    /// Whether tasks of the launches on their way may wait for what does not come.
-    pub(super) fn abort(&self) {
+    /// Ends the communicator, and what of it still runs on this GPU.
+    fn abort(&self) {
         abort(&mut self.comm());
     }
 
@@ -344,7 +339,6 @@ impl Beside {
         let all = self.group.vote(&format!("recover NCCL beside megakernel {}", self.megakernel), Ok(&own))?;
         self.gates.clear()?;
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.open.store(false, Ordering::Relaxed);
         if all.iter().any(|rank| rank[..] == [1]) {
             self.abort();
             self.connect()?;
@@ -393,7 +387,8 @@ impl std::fmt::Debug for Beside {
 impl Drop for Beside {
     fn drop(&mut self) {
         let Ok(_entered) = self.context.enter() else { return };
-        // Nothing of it is running: the plan's launches have ended. Ranks end at different times, and `ncclCommDestroy` would wait for the others.
+        // Nothing of it is running: the plan's launches have ended. Ranks end at different times, and `ncclCommDestroy` would wait for the others. Ranks that are threads of one
+        // process drop their plans before any of them has NCCL wait for another one: what is freed waits for kernels of all GPUs with peer access.
         self.abort();
         // SAFETY: made by `new`, and destroyed once.
         let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
