@@ -60,19 +60,7 @@ impl Chain {
 
     fn call(&mut self, task: &'static TaskSpec, tensors: &[u32], tile: Option<Vec<u32>>) {
         let operands = tensors.iter().map(|&tensor| View::whole(tensor, &self.0.tensors[tensor as usize])).collect();
-        self.0.calls.push(Call {
-            task,
-            slot: 0,
-            element: 0,
-            operands,
-            scalars: vec![],
-            tile,
-            fused: vec![],
-            priority: 0,
-            split: None,
-            drain: false,
-            via: maco_graph::spec::Via::Automatic,
-        });
+        self.0.calls.push(Call { tile, ..Call::new(task, operands) });
     }
 
     /// `layers` times up and down: h (m × wide) = x · wᵀ, x (m × k) = h · wᵀ.

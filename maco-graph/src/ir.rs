@@ -110,6 +110,25 @@ pub struct Call {
     pub via: Via,
 }
 
+impl Call {
+    /// A call without scalars and options, on the first of the task's elements: what it has besides is given behind (`Call { tile, ..Call::new(..) }`).
+    pub fn new(task: &'static TaskSpec, operands: Vec<View>) -> Call {
+        Call {
+            task,
+            slot: 0,
+            element: 0,
+            operands,
+            scalars: Vec::new(),
+            tile: None,
+            split: None,
+            fused: Vec::new(),
+            priority: 0,
+            drain: false,
+            via: Via::Automatic,
+        }
+    }
+}
+
 /// Where a scalar argument comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScalarSource {

@@ -252,19 +252,7 @@ mod tests {
             placement: Placement::Replicated,
         };
         let tensors = vec![tensor("x", TensorKind::In), tensor("y", TensorKind::Out)];
-        let call = Call {
-            task: &SUM,
-            slot: 0,
-            element: 0,
-            operands: (0..).zip(&tensors).map(|(index, tensor)| View::whole(index, tensor)).collect(),
-            scalars: vec![],
-            tile: None,
-            fused: vec![],
-            priority: 0,
-            split: None,
-            drain: false,
-            via: maco_graph::spec::Via::Automatic,
-        };
+        let call = Call::new(&SUM, (0..).zip(&tensors).map(|(index, tensor)| View::whole(index, tensor)).collect());
         let graph = Graph { name: "sums".into(), tensors, scalars: vec![], calls: vec![call] };
         let (device, options) = (Device::cpu_with(1), PlanOptions::new().communicator(communicator.clone()));
         let mut core = PlanCore::new(device.clone(), plan(graph, &Options::new(1)).unwrap(), 1_000_000, &options).unwrap();

@@ -221,19 +221,7 @@ mod tests {
         const PARAMS: &[Param] = &[Param::Scalar { name: "by", ty: ScalarType::F32 }];
         static TASK: TaskSpec =
             TaskSpec { name: "t", kind: TaskKind::Tiles, axes: &[], dims: &[], equal: &[], elements: &[], params: PARAMS, gemv: None };
-        let call = ir::Call {
-            task: &TASK,
-            slot: 0,
-            element: 0,
-            operands: vec![],
-            scalars: vec![ScalarSource::Parameter(0)],
-            tile: None,
-            fused: vec![],
-            priority: 0,
-            split: None,
-            drain: false,
-            via: maco_graph::spec::Via::Automatic,
-        };
+        let call = ir::Call { scalars: vec![ScalarSource::Parameter(0)], ..ir::Call::new(&TASK, vec![]) };
         let graph = Graph { name: "g".into(), tensors: vec![], scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call] };
         let signature = Signature::new(&graph).unwrap();
         let device = Device::cpu_with(1);

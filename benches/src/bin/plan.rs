@@ -70,19 +70,10 @@ fn mlps(layers: u32, m: u64) -> ir::Graph {
         graph.tensors.push(tensor(format!("h{layer}"), ir::TensorKind::Temp, [m, h]));
         graph.tensors.push(tensor(format!("y{layer}"), ir::TensorKind::Temp, [m, k]));
         for operands in [[x, 1, hidden], [hidden, 2, y]] {
-            graph.calls.push(ir::Call {
-                task: &maco::tasks::linear::SPEC,
-                slot: 0,
-                element: 0,
-                operands: operands.iter().map(|&n| ir::View::whole(n, &graph.tensors[n as usize])).collect(),
-                scalars: Vec::new(),
-                tile: None,
-                fused: Vec::new(),
-                priority: 0,
-                split: None,
-                drain: false,
-                via: maco_graph::spec::Via::Automatic,
-            });
+            graph.calls.push(ir::Call::new(
+                &maco::tasks::linear::SPEC,
+                operands.iter().map(|&n| ir::View::whole(n, &graph.tensors[n as usize])).collect(),
+            ));
         }
         x = y;
     }

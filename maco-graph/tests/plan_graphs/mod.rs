@@ -160,19 +160,7 @@ impl Build {
     }
 
     pub fn call_on(&mut self, task: &'static TaskSpec, operands: Vec<View>) -> &mut Call {
-        self.0.calls.push(Call {
-            task,
-            slot: 0,
-            element: 0,
-            operands,
-            scalars: Vec::new(),
-            tile: None,
-            fused: Vec::new(),
-            priority: 0,
-            split: None,
-            drain: false,
-            via: maco_graph::spec::Via::Automatic,
-        });
+        self.0.calls.push(Call::new(task, operands));
         self.0.calls.last_mut().expect("just pushed")
     }
 }

@@ -612,19 +612,8 @@ mod tests {
             tensor("y", TensorKind::Out, [1, 16]),
             tensor("wide", TensorKind::Temp, [1, 64]),
         ];
-        let call = |operands: [u32; 3]| Call {
-            task: &PRODUCT,
-            slot: 0,
-            element: 0,
-            operands: operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect(),
-            scalars: vec![],
-            tile: None,
-            fused: vec![],
-            priority: 0,
-            split: None,
-            drain: false,
-            via: maco_graph::spec::Via::Automatic,
-        };
+        let call =
+            |operands: [u32; 3]| Call::new(&PRODUCT, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
         let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
         Graph { name: "products".into(), tensors, scalars: vec![], calls }
     }

@@ -70,28 +70,31 @@ pub(super) struct Chunk {
 }
 
 impl Beside {
-    /// For the calls of megakernel `name`. All ranks call it, and get the same error, if one has any. It returns when chunks of all sizes have been exchanged once, through a gate: what
-    /// a first call of NCCL's sets up cannot wait for a kernel that waits for it.
+    /// For the calls of megakernel `name`. All ranks call it, and get the same error, if one has any. It returns when chunks of all sizes have been
+    /// exchanged once, and one through a gate: what a first call of NCCL's sets up cannot wait for a kernel that waits for it.
     pub(crate) fn new(context: &Arc<Context>, group: &Arc<Group>, name: &str, calls: &[NcclCall], ctas: u32) -> Result<Beside, Error> {
-        let count: u32 = calls.iter().map(|call| call.chunks).sum();
-        let made = || {
-            driver::find_stream_words()?;
-            let gates = DeviceMemory::zeroed(context, u64::from(count) * Gates::BYTES, &format!("the gates of megakernel `{name}`"))?;
-            let _entered = context.enter()?;
-            let (mut least, mut greatest, mut stream) = (0, 0, std::ptr::null_mut());
-            // SAFETY: the context is current, and all that is written to writable.
-            unsafe {
-                context.check("cuCtxGetStreamPriorityRange", sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest))?;
-                let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-                context.check("cuStreamCreateWithPriority", sys::cuStreamCreateWithPriority(&mut stream, flags, greatest))?;
-            }
-            Ok((gates, stream))
-        };
-        let made: Result<_, Error> = made();
+        let made = Beside::make(context, group, name, calls, ctas);
         let text = made.as_ref().err().map(Error::to_string);
         group.vote(&format!("NCCL beside megakernel {name}"), text.as_deref().map_or(Ok(&[]), Err))?;
-        let (gates, stream) = made?;
-        let beside = Beside {
+        let beside = made?;
+        beside.connect()?;
+        Ok(beside)
+    }
+
+    /// What a rank makes by itself: gates and a stream, and no communicator yet.
+    fn make(context: &Arc<Context>, group: &Arc<Group>, name: &str, calls: &[NcclCall], ctas: u32) -> Result<Beside, Error> {
+        driver::find_stream_words()?;
+        let count: u32 = calls.iter().map(|call| call.chunks).sum();
+        let gates = DeviceMemory::zeroed(context, u64::from(count) * Gates::BYTES, &format!("the gates of megakernel `{name}`"))?;
+        let _entered = context.enter()?;
+        let (mut least, mut greatest, mut stream) = (0, 0, std::ptr::null_mut());
+        // SAFETY: the context is current, and all that is written to writable.
+        unsafe {
+            context.check("cuCtxGetStreamPriorityRange", sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest))?;
+            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            context.check("cuStreamCreateWithPriority", sys::cuStreamCreateWithPriority(&mut stream, flags, greatest))?;
+        }
+        Ok(Beside {
             context: context.clone(),
             group: group.clone(),
             megakernel: name.into(),
@@ -101,9 +104,7 @@ impl Beside {
             gates,
             calls: calls.to_vec(),
             opened: Mutex::new(None),
-        };
-        beside.connect()?;
-        Ok(beside)
+        })
     }
 
     /// Address of the gates.

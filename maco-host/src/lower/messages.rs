@@ -269,18 +269,8 @@ mod tests {
             tensor("part", TensorKind::Temp, [200, 512]),
         ];
         let mut graph = Graph { name: "sums".into(), tensors, ..Graph::default() };
-        let call = |graph: &Graph, task, tensors: &[u32]| Call {
-            task,
-            slot: 0,
-            element: 0,
-            operands: tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect(),
-            scalars: [].into(),
-            tile: None,
-            fused: vec![],
-            priority: 0,
-            split: None,
-            drain: false,
-            via: Via::Automatic,
+        let call = |graph: &Graph, task, tensors: &[u32]| {
+            Call::new(task, tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect())
         };
         graph.calls = vec![call(&graph, &PRODUCT, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
         graph

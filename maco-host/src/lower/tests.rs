@@ -54,19 +54,7 @@ fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
 
 fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {
     let operands = tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect();
-    Call {
-        task,
-        slot,
-        element: 0,
-        operands,
-        scalars: scalars.into(),
-        tile: None,
-        fused: vec![],
-        priority: 0,
-        split: None,
-        drain: false,
-        via: maco_graph::spec::Via::Automatic,
-    }
+    Call { slot, scalars: scalars.into(), ..Call::new(task, operands) }
 }
 
 /// x → map → h → rows → y, with h a temp.

@@ -206,19 +206,7 @@ impl Builder {
 
     pub fn call_views(mut self, task: &'static TaskSpec, operands: Vec<View>, scalars: &[ScalarSource]) -> Builder {
         let slot = TASKS.iter().position(|known| known.name == task.name && known.kind == task.kind).expect("a known task") as u32;
-        self.0.calls.push(Call {
-            task,
-            slot,
-            element: 0,
-            operands,
-            scalars: scalars.into(),
-            tile: None,
-            fused: vec![],
-            priority: 0,
-            split: None,
-            drain: false,
-            via: maco_graph::spec::Via::Automatic,
-        });
+        self.0.calls.push(Call { slot, scalars: scalars.into(), ..Call::new(task, operands) });
         self
     }
 

@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::ir::{Call, Tensor, TensorKind};
-    use crate::spec::{Axis, DimSpec, Element, ElementSpec, Param, Placement, TaskKind, TaskSpec, TensorParam, Via};
+    use crate::spec::{Axis, DimSpec, Element, ElementSpec, Param, Placement, TaskKind, TaskSpec, TensorParam};
 
     const fn param(way: Way, region: &'static [Index]) -> Param {
         let (name, element, dims) = ("x", ElementSpec::Fixed(Element::Bf16), &[DimSpec::Symbol(0), DimSpec::Symbol(1)]);
@@ -171,20 +171,7 @@ mod tests {
         let call = |(task, rows): &(&'static TaskSpec, Range<u64>)| {
             let mut view = View::whole(0, &tensor);
             (view.offset[0], view.axes[0].extent) = (rows.start, rows.end - rows.start);
-            let (tile, fused, scalars) = (None, vec![], vec![]);
-            Call {
-                task,
-                slot: 0,
-                element: 0,
-                operands: vec![view],
-                scalars,
-                tile,
-                split: None,
-                fused,
-                priority: 0,
-                drain: false,
-                via: Via::Automatic,
-            }
+            Call::new(task, vec![view])
         };
         let graph = Graph { calls: calls.iter().map(call).collect(), tensors: vec![tensor.clone()], ..Graph::default() };
         let planned = |n: u32| PlannedCall {
