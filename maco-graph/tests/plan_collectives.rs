@@ -16,6 +16,19 @@ static LARGE: TaskSpec = TaskSpec {
     )
 };
 
+/// As `all_gather` of the library, with one tile.
+static GATHER: TaskSpec = TaskSpec {
+    kind: TaskKind::Collective(Collective::AllGather),
+    ..task(
+        "all_gather",
+        &[axis("r", &[1]), axis("i", &[64]), axis("j", &[256])],
+        &[
+            tensor("x", Access::Read, &[Index::Tile(1), Index::Tile(2)]),
+            tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1), Index::Tile(2)]),
+        ],
+    )
+};
+
 /// A product of 4 × 8 tiles, or a sum of tiles, its all-reduce, and a sum of what comes.
 fn layer(product: bool, drain: bool) -> Graph {
     let mut build = Build::default();
@@ -289,6 +302,45 @@ fn nccl_has_chunks_of_rows() {
     // Without NCCL the plan chooses.
     let without = plan(build.0, &Options { ranks: 2, ..Options::new(7) }).unwrap();
     assert_eq!((&without.calls[1].tile[..], without.calls[1].nccl), (&[64, 256][..], false));
+}
+
+/// A chunk of an all-gather has its rows of all planes; what has no whole rows is refused.
+#[test]
+fn nccl_has_chunks_of_all_planes() {
+    let mut build = Build::default();
+    let x = build.input("x", &[3000, 2048]);
+    let y = build.tensor("y", TensorKind::Out, &[3, 3000, 2048]);
+    build.call(&GATHER, &[x, y]);
+    build.0.calls[0].via = Via::Nccl;
+    let planned = plan(build.0.clone(), &Options { ranks: 3, nccl: true, ..Options::new(7) }).unwrap();
+    let call = &planned.calls[0];
+    assert_eq!((&call.tile[..], &call.grid[..], call.tasks.len(), call.nccl), (&[3, 1024, 2048][..], &[1, 3, 1][..], 6, true));
+    build.0.calls[0].operands[0].axes[1].extent = 1024;
+    build.0.calls[0].operands[1].axes[2].extent = 1024;
+    build.0.calls[0].operands[1].axes[1].axis = 2;
+    let error = plan(build.0, &Options { ranks: 3, nccl: true, ..Options::new(7) }).unwrap_err();
+    assert!(error.code() == 18 && error.to_string().contains("NCCL can exchange in chunks of rows"), "{error}");
+}
+
+/// The last tiles of a GEMM come in the rows of a chunk of which they are a part: else all chunks of a group of 16 rows of tiles are left when the last one is made.
+#[test]
+fn the_last_tiles_are_made_by_chunks() {
+    let rows_of = |via| {
+        let mut build = Build::default();
+        let (x, w) = (build.input("x", &[4096, 64]), build.input("w", &[2048, 64]));
+        let (part, sum) = (build.temp("part", &[4096, 2048]), build.tensor("sum", TensorKind::Out, &[4096, 2048]));
+        build.call(&STAGED_GEMM, &[x, w, part]);
+        build.call(&LARGE, &[part, sum]);
+        build.0.calls[1].via = via;
+        let planned = plan(build.0, &Options { ranks: 2, nccl: true, split_k: false, ..Options::new(7) }).unwrap();
+        let (tile, tasks) = (planned.calls[0].tile[0], planned.calls[0].tasks.clone());
+        let mut chunks: Vec<u32> = tasks.map(|task| planned.tasks[task as usize].coord[0] * tile / 1024).collect();
+        chunks.dedup();
+        chunks
+    };
+    let by_nccl = rows_of(Via::Nccl);
+    assert_eq!(by_nccl[by_nccl.len() - 2..], [2, 3], "{by_nccl:?}");
+    assert!(rows_of(Via::OneShot).len() > by_nccl.len());
 }
 
 /// Of a product whose last tiles are split the first tiles of the all-reduce are sent, as many as whole tiles of the product make; the others are sent by tasks.

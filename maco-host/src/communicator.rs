@@ -10,6 +10,7 @@ use crate::channel::SymmetricMemory;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::PlanArena;
+use crate::gpu::NcclCommunicators;
 use crate::lean::LeanStates;
 use crate::options::deadline_ns;
 
@@ -27,6 +28,7 @@ struct Inner {
     group: Arc<Group>,
     arena: PlanArena,
     lean: LeanStates,
+    nccl: NcclCommunicators,
 }
 
 impl Communicator {
@@ -148,7 +150,12 @@ impl Communicator {
     }
 
     fn of(group: Group) -> Communicator {
-        Communicator(Arc::new(Inner { group: Arc::new(group), arena: PlanArena::default(), lean: LeanStates::default() }))
+        Communicator(Arc::new(Inner {
+            group: Arc::new(group),
+            arena: PlanArena::default(),
+            lean: LeanStates::default(),
+            nccl: NcclCommunicators::default(),
+        }))
     }
 
     pub(crate) fn group(&self) -> &Arc<Group> {
@@ -158,6 +165,11 @@ impl Communicator {
     /// What collectives outside of megakernels share.
     pub(crate) fn lean(&self) -> &LeanStates {
         &self.0.lean
+    }
+
+    /// NCCL's communicators of the plans whose calls say `.via(Nccl)`.
+    pub(crate) fn nccl(&self) -> &NcclCommunicators {
+        &self.0.nccl
     }
 
     pub(crate) fn arena(&self) -> &PlanArena {

@@ -8,7 +8,7 @@ use benches::kernels::mlp;
 use benches::matrix::{agree, random, same_bits};
 use benches::nccl::Nccl;
 use benches::overlaps::{mlp_by_nccl, mlp_summed};
-use benches::rank_clock::RankClock;
+use benches::rank_clock::{RankClock, System};
 use benches::rows::{Row, publish};
 use clap::Parser;
 use maco::{Arguments, Communicator, CudaGraph, Device, Plan, PlanOptions, Stream, Via, bf16};
@@ -34,9 +34,9 @@ struct Options {
     /// Shapes, M x H x K of all ranks together, such as `8192x28672x8192`
     #[arg(long, value_delimiter = ',', default_values = ["8192x28672x8192", "4096x12288x4096"])]
     mlp: Vec<String>,
-    /// Multiprocessors that NCCL has beside the kernel
-    #[arg(long, default_value_t = 8)]
-    comm_sms: u32,
+    /// Multiprocessors that NCCL has beside the kernel, each a row
+    #[arg(long, value_delimiter = ',', default_values_t = [4, 8])]
+    comm_sms: Vec<u32>,
     /// Write what a launch of each rank did here, by itself and behind others, two files for each shape and rank: `maco-trace` reads them. For a build with MACO_PROFILE=1
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -91,7 +91,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
         let new = |columns| device.zeros::<bf16>([m, columns]);
         let (mut ours, mut by_tasks_too, mut in_two_steps_too) = (new(k)?, new(k)?, new(k)?);
-        let (mut by_nccl, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?);
+        let (mut part, mut sequential) = (new(k)?, new(k)?);
         let (mut hidden, mut product, mut theirs) = (new(share)?, new(k)?, new(k)?);
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
@@ -104,9 +104,11 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let sent = by_tasks.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_tasks_too))?;
         let in_two_steps = summed(&asked.clone().via(Via::TwoShot))?;
         let owned = in_two_steps.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut in_two_steps_too))?;
-        let beside =
-            mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(options.comm_sms))?;
-        let gated = beside.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_nccl))?;
+        let lent = |&sms: &u32| mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(sms));
+        let beside = options.comm_sms.iter().map(lent).collect::<Result<Vec<_>, _>>()?;
+        let mut by_nccl = beside.iter().map(|_| new(k)).collect::<Result<Vec<_>, _>>()?;
+        let bind = |(plan, y)| mlp_by_nccl::Plan::bind(plan, Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(y));
+        let gated = beside.iter().zip(&mut by_nccl).map(bind).collect::<Result<Vec<_>, _>>()?;
         let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;
@@ -127,7 +129,8 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
             gemm.launch_on(stream)?;
             nccl.all_reduce(stream, &part, &mut sequential)
         })?;
-        let times = clock.measure(&mut [
+        let mut launches: Vec<_> = gated.iter().map(|bound| || Ok(bound.launch_on(&stream)?)).collect();
+        let mut systems: Vec<System<'_>> = vec![
             &mut || Ok(all.launch_on(&stream)?),
             &mut || Ok(gemm.launch_on(&stream)?),
             &mut || Ok(behind.launch(&stream)?),
@@ -135,20 +138,20 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
             &mut || Ok(products.launch(&stream)?),
             &mut || Ok(sent.launch_on(&stream)?),
             &mut || Ok(owned.launch_on(&stream)?),
-            &mut || Ok(gated.launch_on(&stream)?),
-        ])?;
+        ];
+        systems.extend(launches.iter_mut().map(|launch| launch as System<'_>));
+        let times = clock.measure(&mut systems)?;
         fused.check()?;
         by_tasks.check()?;
         in_two_steps.check()?;
-        beside.check()?;
+        beside.iter().try_for_each(|plan| plan.check())?;
         apart.check()?;
         agree(&ours, &theirs, ROUNDED)?;
         same_bits(&by_tasks_too, &ours)?;
         same_bits(&in_two_steps_too, &ours)?;
         agree(&sequential, &theirs, ROUNDED)?;
-        agree(&by_nccl, &theirs, ROUNDED)?;
+        by_nccl.iter().try_for_each(|sum| agree(sum, &theirs, ROUNDED))?;
         let [all, gemm, behind, peer, products, sent, owned] = [times[0], times[1], times[2], times[3], times[4], times[5], times[6]];
-        let gated = times[7];
         let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
         eprintln!("{case}: {}", fused.graph());
         let named = |plan: &Plan| format!("{case}, {}", way(plan));
@@ -156,7 +159,9 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         rows.push(row(&named(&fused), "T_all", all, "cuBLASLt, then NCCL", peer));
         rows.push(row(&named(&by_tasks), "T_all, tasks send", sent, "cuBLASLt, then NCCL", peer));
         rows.push(row(&named(&in_two_steps), "T_all, two-shot", owned, "cuBLASLt, then NCCL", peer));
-        rows.push(row(&named(&beside), "T_all, NCCL beside", gated, "cuBLASLt, then NCCL", peer));
+        for ((plan, &time), sms) in beside.iter().zip(&times[7..]).zip(&options.comm_sms) {
+            rows.push(row(&named(plan), &format!("T_all, NCCL beside, {sms} multiprocessors"), time, "cuBLASLt, then NCCL", peer));
+        }
         rows.push(row(&case, "T_seq", behind, "cuBLASLt, then NCCL", peer));
         rows.push(row(&case, "T_gemm", gemm, "cuBLASLt", products));
         let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));

@@ -193,7 +193,9 @@ impl SimtConsumer {
         let split = task.split_k();
         let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
         if signalled && split.parts == ExchangeTask::BY_NCCL {
-            return self.through_gate(task.gates(), task.coord(0) as u32, ExchangeTask::of(split.part, split.parts));
+            // Chunks are along one axis of the grid.
+            let chunk = (task.coord(0) + task.coord(1) + task.coord(2)) as u32;
+            return self.through_gate(task.gates(), chunk, ExchangeTask::of(split.part, split.parts));
         }
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;

@@ -39,6 +39,7 @@ mod json;
 mod list_scheduling;
 mod lists;
 pub mod memory_bound_cost;
+mod nccl_chunks;
 #[doc(hidden)]
 pub mod oracle;
 pub mod prologue_fusion;
@@ -245,7 +246,7 @@ pub struct PlannedCall {
     /// Of an all-reduce: the GEMM whose tasks send its tiles to the other ranks as they store them. Its own tasks receive only. Of a GEMM that is split in part it is the first
     /// [`PlannedCall::whole`] tiles that are sent so.
     pub pushed_by: Option<u32>,
-    /// An all-reduce that NCCL does beside the kernel. Its tiles are chunks of whole rows, and have two tasks each: one says that the chunk is there, one waits until it has
+    /// A collective that NCCL does beside the kernel. Its tiles are chunks of whole rows, of all planes, and have two tasks each: one says that the chunk is there, one waits until it has
     /// been exchanged.
     pub nccl: bool,
 }
@@ -447,6 +448,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         calls.push(planned);
         choices.push(choice);
     }
+    nccl_chunks::order_producers(&graph, &calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
     let temps = temps::place(&mut candidate, options)?;
     let CandidatePlan { graph, calls, found, order, events, .. } = candidate;

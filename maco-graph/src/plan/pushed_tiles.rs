@@ -6,7 +6,7 @@ use maco_abi::{BOX, ExchangeTask, OPERANDS, columns};
 
 use super::PlannedCall;
 use super::region::tensor_of;
-use super::schedule::{for_each_tile, position};
+use super::schedule::{ROWS, for_each_tile, position};
 use super::split_k::SplitK;
 use super::tile_selection::Choice;
 use crate::ir::{Call, Graph, View};
@@ -15,7 +15,8 @@ use crate::spec::{Access, Collective, Index, TaskKind, TensorParam};
 /// The GEMM that sends tiles of call `index`, which has the tiles of `choice`, and the tasks that each of these has left; `calls` are those before it.
 pub(super) fn pushed_by(graph: &Graph, index: usize, choice: &Choice, calls: &[PlannedCall]) -> Option<(u32, SplitK)> {
     let call = &graph.calls[index];
-    if !choice.is_signalled(call) || choice.nccl {
+    let sums = matches!(call.task.collective(), Some(Collective::AllReduce(_)));
+    if !sums || !choice.is_signalled(call) || choice.nccl {
         return None;
     }
     let producer = producer(graph, index)?;
@@ -40,7 +41,7 @@ fn tiles_of_whole(product: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 
     loop {
         let mut first = whole;
         let mut at = 0;
-        for_each_tile([grid[0], grid[1], 1], |[row, col, _]| {
+        for_each_tile([grid[0], grid[1], 1], ROWS, |[row, col, _]| {
             let of = [row * tile[0] / product.tile[0], col * tile[1] / product.tile[1]];
             if at < first && !(position(product.grid[0], product.grid[1], of) < product.whole && are_first(product, of, tile, grid, whole))
             {
@@ -64,13 +65,9 @@ fn are_first(product: &PlannedCall, of: [u32; 2], tile: [u32; 2], grid: [u32; 2]
     along(0).all(|row| along(1).all(|col| position(grid[0], grid[1], [row, col]) < whole))
 }
 
-/// The one call before `index`, an all-reduce, that writes what it reads.
-fn producer(graph: &Graph, index: usize) -> Option<u32> {
-    let call = &graph.calls[index];
-    if !matches!(call.task.collective(), Some(Collective::AllReduce(_))) {
-        return None;
-    }
-    let (view, _) = operand(call, Access::Read)?;
+/// The one call before `index` that writes what it reads.
+pub(super) fn producer(graph: &Graph, index: usize) -> Option<u32> {
+    let (view, _) = operand(&graph.calls[index], Access::Read)?;
     let mut writers = (0..index).filter(|&before| {
         let written = operands(&graph.calls[before]).filter(|(_, param)| param.access.writes());
         written.into_iter().any(|(written, _)| written.tensor == view.tensor)
@@ -114,7 +111,7 @@ fn fits(graph: &Graph, call: &Call, tile: [u32; maco_abi::AXES], producer: u32, 
 }
 
 /// The only operand with this access.
-fn operand(call: &Call, access: Access) -> Option<(&View, &'static TensorParam)> {
+pub(super) fn operand(call: &Call, access: Access) -> Option<(&View, &'static TensorParam)> {
     let mut found = operands(call).filter(|(_, param)| param.access == access);
     let first = found.next()?;
     if found.next().is_some() { None } else { Some(first) }

@@ -180,7 +180,12 @@ impl Recorder<'_> {
         if !site.fused.is_empty() {
             self.epilogue(spec, site, first_operand);
         }
-        if !matches!(site.via, Via::Automatic) && !matches!(spec.collective(), Some(Collective::AllReduce(_))) {
+        let goes = match (site.via, spec.collective()) {
+            (Via::Automatic, _) | (_, Some(Collective::AllReduce(_))) => true,
+            (Via::Nccl, Some(collective)) => collective.by_nccl(),
+            _ => false,
+        };
+        if !goes {
             self.fault(site.via_site, spec.name, "", FaultKind::ViaWithoutAllReduce);
         }
         self.mark_forms(spec, site, slot, element, form, split);

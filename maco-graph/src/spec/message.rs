@@ -229,7 +229,7 @@ impl Fault {
             }
             FaultKind::ViaWithoutAllReduce => {
                 self.task(text);
-                text.push(" is no all-reduce, whose tiles `.via` could send another way");
+                text.push(" does not go that way: an all-reduce goes by all, other collectives by `.via(Nccl)` alone");
             }
             FaultKind::ThenWithoutStore => {
                 self.task(text);

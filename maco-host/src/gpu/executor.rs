@@ -400,6 +400,9 @@ impl Executor {
         if let Some(capture) = unsafe { Capture::of(context, raw)? } {
             let mut last = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
             capture.keep(context, owner)?;
+            if let Some(beside) = &core.beside {
+                capture.keep(context, beside.in_graph())?;
+            }
             let by = if capture.is_own() { Captured::ByMaco } else { Captured::ByAnother };
             self.watched.capture(by, bound.deadline_ns.load(Ordering::Relaxed));
             // SAFETY: as above, asked just now; the graph keeps `owner`, and with it plan, tables and arguments.

@@ -1,9 +1,11 @@
 //! Where the messages of collectives lie in the symmetric memory of a plan's ranks.
 
+use std::ops::Range;
+
 use maco_abi::{ExchangeTask, Gates, MAP_ALIGN, MapIndex, Messages, OPERANDS, PushedTiles, ViewEntry};
 use maco_graph::ir::Call;
 use maco_graph::plan::{Plan, PlannedCall};
-use maco_graph::spec::{Access, Channel, Collective, Element, Index, Reduction};
+use maco_graph::spec::{Access, Channel, Collective, Element, Index};
 
 use super::view::Tables;
 use super::{BoxShape, TensorMapRequest, tensor_params, too_many};
@@ -18,7 +20,7 @@ const BLOCK: u64 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct PlanMessages {
     /// For each call that is a collective, where its record is in the table of views, the record from the beginning of the plan's messages, and its tasks.
-    calls: Vec<(usize, Messages, std::ops::Range<u32>)>,
+    calls: Vec<(usize, Messages, Range<u32>)>,
     /// Tiles of these that GEMMs send.
     pushed: Vec<Pushed>,
     /// Calls that NCCL does beside the kernel, in program order; they have no messages.
@@ -33,15 +35,17 @@ pub(crate) struct PlanMessages {
     pub(crate) proxy: bool,
 }
 
-/// An all-reduce that NCCL does beside the kernel, in chunks of rows.
+/// A collective that NCCL does beside the kernel, in chunks of rows.
 #[derive(Clone, Debug)]
 pub(crate) struct NcclCall {
     /// Where its record is in the table of views.
     at: usize,
     /// Where its input and its result are there.
     pub(crate) views: [usize; 2],
+    /// Where its scalars are in their table.
+    pub(crate) scalars: Range<usize>,
     pub(crate) element: Element,
-    pub(crate) reduction: Reduction,
+    pub(crate) collective: Collective,
     /// Bytes from one row to the next.
     pub(crate) row_bytes: u64,
     /// Rows of a chunk; the last one may have fewer.
@@ -96,19 +100,19 @@ pub(crate) struct MessagePlaces<'a> {
 }
 
 impl PlanMessages {
-    /// `views`: by call, where its views begin. There are none of one rank.
-    pub(super) fn new(plan: &Plan, views: &[u32], ranks: u32) -> Result<PlanMessages, Error> {
+    /// `views` and `scalars`: by call, where its views and scalars begin. There are none of one rank.
+    pub(super) fn new(plan: &Plan, views: &[u32], scalars: &[u16], ranks: u32) -> Result<PlanMessages, Error> {
         let mut made = PlanMessages { ranks, ..PlanMessages::default() };
         if ranks == 1 {
             return Ok(made);
         }
-        for ((call, planned), own) in plan.graph.calls.iter().zip(&plan.calls).zip(views) {
+        for (n, ((call, planned), own)) in plan.graph.calls.iter().zip(&plan.calls).zip(views).enumerate() {
             let Some(collective) = call.task.collective() else { continue };
             let result = call.operands.iter().zip(tensor_params(call)).find(|(_, param)| param.access == Access::Write);
             let Some((view, param)) = result else { continue };
             let element = plan.graph.tensors[view.tensor as usize].element;
             if planned.nccl {
-                made.add_nccl(call, planned, *own as usize, element);
+                made.add_nccl(call, planned, [*own as usize, scalars[n].into()], element);
                 continue;
             }
             let mut extents = param.region.iter().zip(&view.axes).rev().map(|(index, axis)| match *index {
@@ -155,19 +159,22 @@ impl PlanMessages {
         Ok(made)
     }
 
-    /// Adds a call that NCCL does, whose views begin at `views`.
-    fn add_nccl(&mut self, call: &Call, planned: &PlannedCall, views: usize, element: Element) {
+    /// Adds a call that NCCL does, whose views and scalars begin there.
+    fn add_nccl(&mut self, call: &Call, planned: &PlannedCall, [views, scalars]: [usize; 2], element: Element) {
         let place = |access| views + tensor_params(call).position(|param| param.access == access).unwrap_or(0);
-        let Some(Collective::AllReduce(reduction)) = call.task.collective() else { return };
+        let written = call.operands.iter().zip(tensor_params(call)).find(|(_, param)| param.access == Access::Write);
+        let (Some(collective), Some((y, param))) = (call.task.collective(), written) else { return };
+        let [.., Index::Tile(along), Index::Tile(_)] = *param.region else { return };
         let first = self.nccl.last().map_or(0, |last| last.first + last.chunks);
-        let columns = call.operands.first().and_then(|view| view.axes.get(1)).map_or(0, |axis| axis.extent);
+        let columns = y.axes.last().map_or(0, |axis| axis.extent);
         self.nccl.push(NcclCall {
             at: views + OPERANDS - 1,
             views: [place(Access::Read), place(Access::Write)],
+            scalars: scalars..scalars + call.scalars.len(),
             element,
-            reduction,
+            collective,
             row_bytes: columns * u64::from(element.bytes()),
-            rows: planned.tile[0],
+            rows: planned.tile[usize::from(along)],
             chunks: planned.grid.iter().product(),
             first,
         });
@@ -298,7 +305,8 @@ mod tests {
         let lowered = Lowered::new(&plan, 2, false).unwrap();
         assert!(lowered.messages.is_empty() && lowered.messages.bytes == 0);
         let [call] = &lowered.messages.nccl[..] else { panic!("one call") };
-        assert_eq!((call.rows, call.chunks, call.row_bytes, call.reduction), (4096, 3, 1024, Reduction::Sum));
+        let collective = Collective::AllReduce(Reduction::Sum);
+        assert_eq!((call.rows, call.chunks, call.row_bytes, call.collective), (4096, 3, 1024, collective));
         let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
         let placed = |address, layout| Placed { address, layout, element: Element::Bf16, writable: true };
         let arguments = [placed(0x10_000, layout(9000, 64)), placed(0x200_000, layout(512, 64)), placed(0x400_000, layout(9000, 512))];

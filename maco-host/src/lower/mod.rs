@@ -105,7 +105,7 @@ impl Lowered {
                 .map(|from| plan.calls[from.producer as usize].tasks.clone())
                 .collect(),
             unused_counter,
-            messages: PlanMessages::new(plan, &first_view, ranks)?,
+            messages: PlanMessages::new(plan, &first_view, &first_scalar, ranks)?,
         })
     }
 

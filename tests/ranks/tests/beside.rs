@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use maco::{Arguments, CudaGraph, PlanOptions, Stream, Tensor, bf16};
-use ranks::beside::summed;
-use support::{Value, World, everywhere, number, short};
+use ranks::beside::{self, summed};
+use support::{Value, World, everywhere, number, numbers, short};
 
-everywhere!(launches);
+everywhere!(launches, every);
 
 struct Case {
     sizes: [u64; 3],
@@ -125,6 +125,54 @@ fn launches(world: &World) {
         stream.synchronize().unwrap();
         plan.check().unwrap();
         case.check(world, launch, "graph");
+    }
+}
+
+/// Every collective but sums of all: plane by plane, by scalars, into what other tasks read.
+fn every(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let device = &world.device;
+    // On a GPU three chunks, the last one with fewer rows.
+    let [m, n] = if device.is_gpu() { [2500, 2048] } else { [70, 264] };
+    let plan = beside::every::plan_with(device, beside::every::Dims { M: m, N: n, R: u64::from(ranks) }, &world.options).unwrap();
+    let text = plan.graph().to_string();
+    if device.is_gpu() && ranks > 1 {
+        assert_eq!(text.matches("by NCCL beside the kernel").count(), 6, "{text}");
+    }
+    let (elements, every) = (m * n, 0..u64::from(ranks));
+    for launch in 0..if short() { 3 } else { 6 } {
+        let pick = |salt: u64| (number(0, launch, salt) + 7) as u32;
+        let (root, from, to, by) = (pick(1), pick(2), pick(3), number(1, launch, 4) as i32);
+        let x = device.upload(&numbers::<bf16>(rank, elements, launch), [m, n]).unwrap();
+        let mine = device.upload(&numbers::<bf16>(rank, u64::from(ranks) * elements, launch + 100), [u64::from(ranks), m, n]).unwrap();
+        let flat = || device.upload(&vec![bf16::NAN; elements as usize], [m, n]).unwrap();
+        let deep = || device.upload(&vec![bf16::NAN; (u64::from(ranks) * elements) as usize], [u64::from(ranks), m, n]).unwrap();
+        let [mut scattered, mut told, mut sent, mut passed, mut both] = [(); 5].map(|()| flat());
+        let [mut gathered, mut swapped] = [(); 2].map(|()| deep());
+        // What a rank frees waits for kernels of the others, once NCCL has given them access to its memory.
+        world.communicator.barrier().unwrap();
+        let results = [&mut gathered, &mut scattered, &mut swapped, &mut told, &mut sent, &mut passed, &mut both];
+        let [gathered_to, scattered_to, swapped_to, told_to, sent_to, passed_to, both_to] = results;
+        plan.run(&x, &mine, gathered_to, scattered_to, swapped_to, told_to, sent_to, passed_to, both_to, root, from, to, by).unwrap();
+        world.communicator.barrier().unwrap();
+        let of = |rank: u64, at: u64| number(rank as u32, at, launch);
+        let of_mine = |rank: u64, plane: u64, at: u64| number(rank as u32, plane * elements + at, launch + 100);
+        let own = u64::from(rank);
+        let check = |found: &Tensor<bf16>, expected: &dyn Fn(u64, u64) -> i64, what: &str| {
+            for (place, value) in (0..).zip(found.download().unwrap()) {
+                let expected = bf16::of(expected(place / elements, place % elements));
+                assert!(value == expected, "{what} of rank {rank} of {ranks}, launch {launch}, {place}: {value:?}, not {expected:?}");
+            }
+        };
+        let of_sent = if to % ranks == rank { u64::from(from % ranks) } else { own };
+        let of_passed = (i64::from(rank) - i64::from(by)).rem_euclid(i64::from(ranks)) as u64;
+        check(&gathered, &of, "all_gather");
+        check(&scattered, &|_, at| every.clone().map(|from| of_mine(from, own, at)).sum(), "reduce_scatter");
+        check(&swapped, &|plane, at| of_mine(plane, own, at), "all_to_all");
+        check(&told, &|_, at| of(u64::from(root % ranks), at), "broadcast");
+        check(&sent, &|_, at| of(of_sent, at), "send");
+        check(&passed, &|_, at| of(of_passed, at), "ring");
+        check(&both, &|_, at| of(of_sent, at) + of(of_passed, at), "send + ring");
     }
 }
 
