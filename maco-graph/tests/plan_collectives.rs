@@ -315,9 +315,9 @@ fn nccl_has_chunks_of_all_planes() {
     let planned = plan(build.0.clone(), &Options { ranks: 3, nccl: true, ..Options::new(7) }).unwrap();
     let call = &planned.calls[0];
     assert_eq!((&call.tile[..], &call.grid[..], call.tasks.len(), call.nccl), (&[3, 1024, 2048][..], &[1, 3, 1][..], 6, true));
-    build.0.calls[0].operands[0].axes[1].extent = 1024;
-    build.0.calls[0].operands[1].axes[2].extent = 1024;
-    build.0.calls[0].operands[1].axes[1].axis = 2;
+    // Every second row.
+    build.0.tensors[x as usize].shape[0] = 6000;
+    build.0.calls[0].operands[0].axes[0].step = 2;
     let error = plan(build.0, &Options { ranks: 3, nccl: true, ..Options::new(7) }).unwrap_err();
     assert!(error.code() == 18 && error.to_string().contains("NCCL can exchange in chunks of rows"), "{error}");
 }

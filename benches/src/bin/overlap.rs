@@ -107,8 +107,10 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let lent = |&sms: &u32| mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(sms));
         let beside = options.comm_sms.iter().map(lent).collect::<Result<Vec<_>, _>>()?;
         let mut by_nccl = beside.iter().map(|_| new(k)).collect::<Result<Vec<_>, _>>()?;
-        let bind = |(plan, y)| mlp_by_nccl::Plan::bind(plan, Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(y));
-        let gated = beside.iter().zip(&mut by_nccl).map(bind).collect::<Result<Vec<_>, _>>()?;
+        let mut gated = Vec::new();
+        for (plan, y) in beside.iter().zip(&mut by_nccl) {
+            gated.push(plan.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(y))?);
+        }
         let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;

@@ -192,12 +192,12 @@ mod tests {
         };
         assert_eq!(rows(64, 4), [16, 16, 16, 8, 4, 4]);
         assert_eq!(rows(36, 4), [16, 16, 4]);
-        assert_eq!(rows(13, 3), [6, 6, 1]);
+        assert_eq!(rows(13, 3), [6, 3, 3, 1]);
         assert_eq!(rows(33, ROWS), [16, 16, 1]);
         let mut tiles = Vec::new();
         for_each_tile([21, 3, 1], 2, |coord| tiles.push(coord));
         let last: Vec<u32> = tiles[48..].iter().map(|coord| coord[0]).collect();
-        assert_eq!(last, [16, 17, 18, 19, 16, 17, 18, 19, 16, 17, 18, 19, 20, 20, 20]);
+        assert_eq!(last, [16, 17, 16, 17, 16, 17, 18, 19, 18, 19, 18, 19, 20, 20, 20]);
         tiles.sort_unstable();
         tiles.dedup();
         assert_eq!(tiles.len(), 63);

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use maco::{Arguments, CudaGraph, PlanOptions, Stream, Tensor, bf16};
-use ranks::beside::{self, summed};
+use ranks::beside::summed;
+use ranks::collectives::every_by_nccl;
 use support::{Value, World, everywhere, number, numbers, short};
 
 everywhere!(launches, every);
@@ -134,7 +135,7 @@ fn every(world: &World) {
     let device = &world.device;
     // On a GPU three chunks, the last one with fewer rows.
     let [m, n] = if device.is_gpu() { [2500, 2048] } else { [70, 264] };
-    let plan = beside::every::plan_with(device, beside::every::Dims { M: m, N: n, R: u64::from(ranks) }, &world.options).unwrap();
+    let plan = every_by_nccl::plan_with(device, every_by_nccl::Dims { M: m, N: n, R: u64::from(ranks) }, &world.options).unwrap();
     let text = plan.graph().to_string();
     if device.is_gpu() && ranks > 1 {
         assert_eq!(text.matches("by NCCL beside the kernel").count(), 6, "{text}");
