@@ -50,7 +50,10 @@ fn main() -> anyhow::Result<()> {
     let gpus = (0..).take_while(|&index| Device::gpu(index).is_ok()).count() as u32;
     let ranks = options.ranks.unwrap_or(gpus);
     ensure!(ranks >= 2 && ranks <= gpus, "{ranks} ranks, of which each needs a GPU, and there are {gpus}; two are the least");
-    let results = Communicator::threads(ranks, |communicator| measure(&communicator, &options))?;
+    let results = Communicator::threads(ranks, |communicator| {
+        // The others may wait for this rank for long.
+        measure(&communicator, &options).inspect_err(|error| eprintln!("rank {}: {error:#}", communicator.rank()))
+    })?;
     let mut rows = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     // All ranks have the same.
     publish(&rows.swap_remove(0), options.json.as_deref())

@@ -4,7 +4,6 @@
 //! tasks do at gates in the device crate (`operations/collective.rs`).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,39 +42,6 @@ pub(crate) struct Beside {
 unsafe impl Send for Beside {}
 // SAFETY: as above.
 unsafe impl Sync for Beside {}
-
-/// What launches with the same tables have NCCL exchange.
-#[derive(Default)]
-pub(super) struct Chunks {
-    list: Vec<Chunk>,
-    /// Whether a launch has queued them one by one.
-    queued: AtomicBool,
-    replay: Mutex<Option<Replay>>,
-}
-
-/// The calls of [`Chunks`] as a graph: the host queues one piece of work, instead of several for each chunk.
-struct Replay {
-    context: Arc<Context>,
-    graph: sys::CUgraphExec,
-    /// Of NCCL's communicator that is in it: [`NcclCommunicator::connection`].
-    connection: Option<u64>,
-    /// Behind its last launch.
-    end: Arc<EventHandle>,
-}
-
-// SAFETY: executable graphs may be used from any thread, one at a time: it is behind a lock.
-unsafe impl Send for Replay {}
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        let Ok(_entered) = self.context.enter() else { return };
-        // What a lost device may still run is leaked.
-        if self.end.synchronize(&self.context).is_ok() {
-            // SAFETY: instantiated once and destroyed once; its launches have ended.
-            let _ = unsafe { sys::cuGraphExecDestroy(self.graph) };
-        }
-    }
-}
 
 impl Beside {
     /// For the calls of megakernel `name`. All ranks call it, and get the same error, if one has any. It returns when chunks of all sizes have been
@@ -165,16 +131,19 @@ impl Beside {
         // A chunk of as many planes as there are ranks.
         let bytes = self.calls.iter().map(|call| ranks * u64::from(call.rows) * call.row_bytes).max().unwrap_or(0);
         let memory = DeviceMemory::zeroed(&self.context, 2 * bytes, "what NCCL is warmed up with").map_err(text)?;
-        let chunk = |call: &NcclCall| {
+        let chunk = |call: &NcclCall, rows: u32| {
             let plane = u64::from(call.rows) * call.row_bytes;
-            let count = (plane / u64::from(call.element.bytes())) as usize;
+            let count = (u64::from(rows) * call.row_bytes / u64::from(call.element.bytes())) as usize;
             let (from, to) = (memory.address(), memory.address() + bytes);
             // A rank sends to the one behind it: those that will are not known yet.
             Chunk { from, to, count, planes: [plane; 2], element: call.element, collective: call.collective, numbers: [0, 1] }
         };
         for call in &self.calls {
-            // SAFETY: memory of two chunks, which stays until the stream has ended.
-            unsafe { self.nccl.exchange(&chunk(call), self.stream)? };
+            // By the number of bytes NCCL chooses how it exchanges them, and what it connects for that.
+            for rows in [call.rows, call.last_rows] {
+                // SAFETY: memory of two chunks, which stays until the stream has ended.
+                unsafe { self.nccl.exchange(&chunk(call, rows), self.stream)? };
+            }
         }
         self.drain("a first exchange")?;
         if let Some(call) = self.calls.first() {
@@ -182,7 +151,7 @@ impl Beside {
             // SAFETY: as above; streams of the context, and a live gate.
             unsafe {
                 self.wait(gate.ready(0)).map_err(text)?;
-                self.nccl.exchange(&chunk(call), self.stream)?;
+                self.nccl.exchange(&chunk(call, call.rows), self.stream)?;
                 self.write(self.stream, gate.ready(0), 0).map_err(text)?;
                 self.write(self.context.probe(), gate.ready(0), 1).map_err(text)?;
             }
@@ -220,8 +189,8 @@ impl Beside {
     ///
     /// # Errors
     /// MACO0098 for a tensor whose rows have gaps.
-    pub(super) fn chunks(&self, tables: &Tables) -> Result<Chunks, Error> {
-        let mut list = Vec::new();
+    pub(super) fn chunks(&self, tables: &Tables) -> Result<Vec<Chunk>, Error> {
+        let mut chunks = Vec::new();
         for call in &self.calls {
             let [from, to]: [View; 2] = call.views.map(|view| tables.views[view].as_view());
             let element = u64::from(call.element.bytes());
@@ -235,7 +204,7 @@ impl Beside {
                 let first = n * call.rows;
                 let rows = call.rows.min(from.rows - first);
                 let at = |base: u64| base + u64::from(first) * row;
-                list.push(Chunk {
+                chunks.push(Chunk {
                     from: at(from.base),
                     to: at(to.base),
                     count: rows as usize * from.row_stride as usize,
@@ -246,7 +215,7 @@ impl Beside {
                 });
             }
         }
-        Ok(Chunks { list, ..Chunks::default() })
+        Ok(chunks)
     }
 
     /// Queues `launch` on `stream`, and on this value's own stream what belongs beside it. What comes behind it on `stream` comes behind both.
@@ -256,34 +225,25 @@ impl Beside {
     pub(super) unsafe fn around(
         &self,
         stream: sys::CUstream,
-        chunks: &Chunks,
+        chunks: &[Chunk],
         launch: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let context = &self.context;
         // SAFETY: a live stream, as the caller promises.
         let captured = unsafe { Capture::of(context, stream)? }.is_some();
-        // The first time they are queued one by one: another binding may come.
-        let replayed = !captured && chunks.queued.swap(true, Ordering::Relaxed);
         let (begin, end) = (EventHandle::new(context)?, EventHandle::new(context)?);
-        let gates = Gates::new(self.gates.address(), chunks.list.len() as u32);
+        let gates = Gates::new(self.gates.address(), chunks.len() as u32);
         // SAFETY: (of all) live streams of the context and live gates; the caller promises the rest.
         unsafe {
             begin.record(context, stream)?;
             begin.hold(context, self.stream)?;
-            // A graph begins what was put into it first: else its first chunk would come some 100 µs late.
-            match (captured, replayed) {
-                (true, _) => {
-                    self.queue(&chunks.list)?;
-                    launch()?;
-                }
-                (false, true) => {
-                    self.replay(chunks, &end)?;
-                    launch()?;
-                }
-                (false, false) => {
-                    launch()?;
-                    self.queue(&chunks.list)?;
-                }
+            // A graph begins what was put into it first: else its first chunk would come some 100 µs late. On a stream the kernel need not wait for the host.
+            if captured {
+                self.queue(chunks)?;
+                launch()?;
+            } else {
+                launch()?;
+                self.queue(chunks)?;
             }
             end.record(context, self.stream)?;
             end.hold(context, stream)?;
@@ -308,45 +268,6 @@ impl Beside {
             }
         }
         Ok(())
-    }
-
-    /// The same by a graph, which is made first if there is none of NCCL's communicator as it is. `end` will be recorded behind it.
-    ///
-    /// # Safety
-    /// As for [`Beside::around`].
-    unsafe fn replay(&self, chunks: &Chunks, end: &Arc<EventHandle>) -> Result<(), Error> {
-        let mut replay = chunks.replay.lock().unwrap_or_else(PoisonError::into_inner);
-        let connection = self.nccl.connection();
-        if replay.as_ref().is_none_or(|made| made.connection != connection) {
-            // SAFETY: passed on from the caller.
-            let graph = unsafe { self.captured(&chunks.list)? };
-            *replay = Some(Replay { context: self.context.clone(), graph, connection, end: end.clone() });
-        }
-        let Some(made) = replay.as_mut() else { return Ok(()) };
-        made.end = end.clone();
-        // SAFETY: a live graph and a live stream of the context.
-        self.context.check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(made.graph, self.stream) })
-    }
-
-    /// A graph of the exchanges of chunks.
-    ///
-    /// # Safety
-    /// As for [`Beside::around`].
-    unsafe fn captured(&self, chunks: &[Chunk]) -> Result<sys::CUgraphExec, Error> {
-        let context = &self.context;
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        let (mut graph, mut made) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: a live stream; what is written to is writable; the caller promises the rest. The capture is ended whatever happens in it.
-        unsafe {
-            context.check("cuStreamBeginCapture", sys::cuStreamBeginCapture_v2(self.stream, mode))?;
-            let queued = self.queue(chunks);
-            let ended = context.check("cuStreamEndCapture", sys::cuStreamEndCapture(self.stream, &mut graph));
-            queued.and(ended)?;
-            let code = sys::cuGraphInstantiateWithFlags(&mut made, graph, 0);
-            let _ = sys::cuGraphDestroy(graph);
-            context.check("cuGraphInstantiate", code)?;
-        }
-        Ok(made)
     }
 
     /// The stream goes on when a task has stored 1.

@@ -7,10 +7,10 @@ use cudarc::driver::sys;
 use maco_abi::{self as abi, INITIAL_TASKS, Launch, TensorMap, View};
 use maco_graph::plan::Schedule;
 
-use super::beside::Chunks;
 use super::context::Context;
 use super::events::EventHandle;
 use super::memory::{DeviceMemory, PinnedMemory};
+use super::nccl::Chunk;
 use super::plan_memory::PlanMemory;
 use super::tensor_map;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(crate) struct Binding {
     offsets: TableOffsets,
     slots: Mutex<Slots>,
     /// What NCCL exchanges beside a launch with the tables that were written last.
-    chunks: Mutex<Arc<Chunks>>,
+    chunks: Mutex<Arc<[Chunk]>>,
 }
 
 /// Where each table starts, in bytes; before the launch record are the first tasks of each CTA.
@@ -73,7 +73,7 @@ impl Binding {
         let memory = DeviceMemory::zeroed(context, offsets.end as u64, &what)?;
         let slot = || Ok(Slot { memory: PinnedMemory::new(context, offsets.end, &what)?, read: None });
         let ring = (0..SLOTS).map(|_| slot()).collect::<Result<_, Error>>()?;
-        Ok(Binding { memory, offsets, slots: Mutex::new(Slots { ring, next: 0 }), chunks: Mutex::default() })
+        Ok(Binding { memory, offsets, slots: Mutex::new(Slots { ring, next: 0 }), chunks: Mutex::new([].into()) })
     }
 
     /// Address of the launch record: the kernel's one parameter.
@@ -82,7 +82,7 @@ impl Binding {
     }
 
     /// See [`super::beside::Beside::chunks`].
-    pub(super) fn chunks(&self) -> Arc<Chunks> {
+    pub(super) fn chunks(&self) -> Arc<[Chunk]> {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -100,7 +100,7 @@ impl Binding {
     ) -> Result<(), Error> {
         let maps = tables.maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
         if let Some(beside) = &core.beside {
-            *self.chunks.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(beside.chunks(tables)?);
+            *self.chunks.lock().unwrap_or_else(PoisonError::into_inner) = beside.chunks(tables)?.into();
         }
         let (launch, mut first) = (self.record(core, plan), core.lowered.initial_tasks(&tables.views, core.fault()));
         // The last CTA's come first.

@@ -4,6 +4,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::sync::mpsc::{SendError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,8 @@ use nccl_sys::{Nccl, Status, ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp
 
 use super::context::Context;
 
-/// How long looks at a communicator that is not done follow one another.
-const SPIN: Duration = Duration::from_millis(2);
-/// Between two looks behind that.
-const NAP: Duration = Duration::from_micros(200);
+/// Between two looks at a communicator that is not done.
+const NAP: Duration = Duration::from_micros(100);
 
 /// The library, loaded once; why it cannot be.
 fn library() -> Result<&'static Nccl, String> {
@@ -123,39 +122,46 @@ impl NcclCommunicator {
         Ok(library().and_then(|library| self.join(library, &all[0])))
     }
 
-    fn join(&self, library: &Nccl, id: &[u8]) -> Result<(), String> {
+    fn join(&self, library: &'static Nccl, id: &[u8]) -> Result<(), String> {
         let mut unique = ncclUniqueId { internal: [0; _] };
         if id.len() != unique.internal.len() {
             return Err("rank 0 gave no identity".to_owned());
         }
         unique.internal.iter_mut().zip(id).for_each(|(to, &from)| *to = from as _);
         let ctas = self.ctas as i32;
-        let mut config = ncclConfig_t { blocking: 0, cgaClusterSize: 1, minCTAs: ctas, maxCTAs: ctas, ..ncclConfig_t::default() };
-        let _entered = self.context.enter().map_err(|error| error.to_string())?;
+        let (ranks, rank, context) = (self.group.ranks() as i32, self.group.rank() as i32, self.context.clone());
+        // It blocks until all ranks have come, and who waits for it has a deadline. A communicator that does not block has a thread for each later call, some 100 µs of the
+        // launch's.
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            let mut made = Connection::default();
+            let mut config = ncclConfig_t { blocking: 1, cgaClusterSize: 1, minCTAs: ctas, maxCTAs: ctas, ..ncclConfig_t::default() };
+            let joined = context.enter().map_err(|error| error.to_string()).and_then(|_entered| {
+                // SAFETY: `raw` is null and writable, the configuration whole, and the context is current.
+                let status = unsafe { library.comm_init_rank_config(&mut made.raw, ranks, unique, rank, &mut config) };
+                status.map_err(|error| error.to_string())
+            });
+            // Nobody waits any more.
+            if let Err(SendError((mut late, _))) = sender.send((made, joined)) {
+                abort(&mut late);
+            }
+        });
+        let late = |_| format!("not all ranks were connected within {:.1?}", self.group.deadline());
+        let (made, joined) = receiver.recv_timeout(self.group.deadline()).map_err(late)?;
         let mut state = self.lock();
-        let (ranks, rank) = (self.group.ranks() as i32, self.group.rank() as i32);
-        // SAFETY: `raw` is null, and outlives what is under way, as `config` does: this waits for it. The context is current.
-        let status = unsafe { library.comm_init_rank_config(&mut state.raw, ranks, unique, rank, &mut config) };
-        state.number += 1;
-        self.until_done(library, &mut state, status)
+        *state = Connection { raw: made.raw, number: state.number + 1 };
+        self.until_done(library, &mut state, joined?)
     }
 
-    /// Waits until a call that may return early is done.
-    fn until_done(&self, library: &Nccl, state: &mut Connection, status: Result<Status, nccl_sys::Error>) -> Result<(), String> {
-        let begun = Instant::now();
-        let end = begun + self.group.deadline();
-        let mut status = status.map_err(|error| error.to_string())?;
+    /// Waits until a call is done that may return early: NCCL's variables have precedence over its configuration.
+    fn until_done(&self, library: &Nccl, state: &mut Connection, mut status: Status) -> Result<(), String> {
+        let end = Instant::now() + self.group.deadline();
         while status == Status::InProgress {
             if Instant::now() > end {
                 abort(state);
                 return Err(format!("a call did not end within {:.1?}", self.group.deadline()));
             }
-            // A call takes tens of microseconds, and there is one for each chunk of a launch that is not replayed.
-            if begun.elapsed() < SPIN {
-                std::thread::yield_now()
-            } else {
-                std::thread::sleep(NAP)
-            }
+            std::thread::sleep(NAP);
             // SAFETY: a live communicator.
             status = unsafe { library.comm_async_status(state.raw) }.map_err(|error| error.to_string())?;
         }
@@ -186,7 +192,7 @@ impl NcclCommunicator {
         }
         let calls = Calls { library, comm: state.raw, stream, ranks: self.group.ranks() as i32, rank: self.group.rank() as i32 };
         // SAFETY: passed on from the caller; the communicator is live and locked.
-        let status = unsafe { calls.queue(chunk) };
+        let status = unsafe { calls.queue(chunk) }.map_err(|error| error.to_string())?;
         self.until_done(library, &mut state, status)?;
         // SAFETY: as above.
         unsafe { calls.copy_own(chunk) }

@@ -48,8 +48,10 @@ pub(crate) struct NcclCall {
     pub(crate) collective: Collective,
     /// Bytes from one row to the next.
     pub(crate) row_bytes: u64,
-    /// Rows of a chunk; the last one may have fewer.
+    /// Rows of a chunk.
     pub(crate) rows: u32,
+    /// Rows of the last one.
+    pub(crate) last_rows: u32,
     pub(crate) chunks: u32,
     /// Gates of the calls before it.
     first: u32,
@@ -167,6 +169,7 @@ impl PlanMessages {
         let [.., Index::Tile(along), Index::Tile(_)] = *param.region else { return };
         let first = self.nccl.last().map_or(0, |last| last.first + last.chunks);
         let columns = y.axes.last().map_or(0, |axis| axis.extent);
+        let (rows, all) = (planned.tile[usize::from(along)], y.axes.iter().rev().nth(1).map_or(0, |axis| axis.extent));
         self.nccl.push(NcclCall {
             at: views + OPERANDS - 1,
             views: [place(Access::Read), place(Access::Write)],
@@ -174,7 +177,8 @@ impl PlanMessages {
             element,
             collective,
             row_bytes: columns * u64::from(element.bytes()),
-            rows: planned.tile[usize::from(along)],
+            rows,
+            last_rows: (all.saturating_sub(1) % u64::from(rows)) as u32 + 1,
             chunks: planned.grid.iter().product(),
             first,
         });

@@ -122,6 +122,8 @@ fn launches(world: &World) {
     .unwrap();
     for launch in 10..13 {
         case.fill(world, launch);
+        // What the others have made of the capture waits for kernels of this rank.
+        world.communicator.barrier().unwrap();
         (0..2).for_each(|_| graph.launch(&stream).unwrap());
         stream.synchronize().unwrap();
         plan.check().unwrap();
