@@ -433,9 +433,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
         if options.push_tiles
-            && let Some((product, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
+            && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
-            (pushed_by, choice.split_k) = (Some(product), tasks);
+            (pushed_by, choice.split_k) = (Some(gemm), tasks);
         }
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;

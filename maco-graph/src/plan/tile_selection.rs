@@ -26,7 +26,7 @@ const ALL_BYTES: f64 = (256 << 20) as f64;
 const CHUNK_BYTES_OF_NCCL: u64 = 4 << 20;
 /// Most chunks of a call.
 const CHUNKS_OF_NCCL: u64 = 16;
-/// Chunks are multiples of so many rows, which are whole tiles of products.
+/// Chunks are multiples of so many rows, which are whole tiles of GEMMs.
 const CHUNK_ROWS_OF_NCCL: u64 = 128;
 
 /// About how long one of `tasks` tasks of `call` takes, in nanoseconds.
@@ -216,7 +216,7 @@ impl Chooser {
         }
         let [rows, columns] = [x.axes[0].extent, x.axes[1].extent];
         let row = columns.max(1) * call.task.params.iter().filter_map(tensor_of).next().map_or(1, |param| u64::from(bytes(call, param)));
-        // At least so many bytes that NCCL is at its rate, at most so many chunks, and whole tiles of products.
+        // At least so many bytes that NCCL is at its rate, at most so many chunks, and whole tiles of GEMMs.
         let least = CHUNK_BYTES_OF_NCCL.div_ceil(row).max(rows.div_ceil(CHUNKS_OF_NCCL));
         let each = least.next_multiple_of(CHUNK_ROWS_OF_NCCL).min(rows.max(1));
         let size = |size: u64| u32::try_from(size).map_err(|_| refused());
@@ -456,8 +456,7 @@ impl<'a> CostModel<'a> {
                 other += volume * element;
             }
         }
-        let (depth, products) =
-            contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
+        let (depth, gemms) = contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, gemms)| (depth as f64, gemms as f64));
         if gemv {
             rate = model.gemv / 2.0;
         }
@@ -465,7 +464,7 @@ impl<'a> CostModel<'a> {
         let (parts, whole) = (f64::from(choice.split_k.parts), f64::from(choice.split_k.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
-        let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / model.l2);
+        let load = (before + waves / parts) * (result * depth * gemms / rate).max(loads + other / model.l2);
         // Loads of operand B continue from one task to the next, of this call or of a concurrent one.
         let mut rest = if gemv {
             waves.min(1.0 / self.concurrency) * model.tile

@@ -581,8 +581,8 @@ mod tests {
     }
 
     /// A GEMV.
-    static PRODUCT: TaskSpec = TaskSpec {
-        name: "product",
+    static GEMM: TaskSpec = TaskSpec {
+        name: "gemm",
         kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) },
         axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
         dims: &["M", "N", "K"],
@@ -597,7 +597,7 @@ mod tests {
     };
 
     /// x → wide → y, with `wide` a temp.
-    fn products() -> Graph {
+    fn gemms() -> Graph {
         let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
             name: name.into(),
             kind,
@@ -613,9 +613,9 @@ mod tests {
             tensor("wide", TensorKind::Temp, [1, 64]),
         ];
         let call =
-            |operands: [u32; 3]| Call::new(&PRODUCT, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
+            |operands: [u32; 3]| Call::new(&GEMM, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
         let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
-        Graph { name: "products".into(), tensors, scalars: vec![], calls }
+        Graph { name: "gemms".into(), tensors, scalars: vec![], calls }
     }
 
     /// Temps and schedulers' memory are filled; words of in-band flags, counters and images are not.
@@ -623,7 +623,7 @@ mod tests {
     fn fill_temporaries_keeps_flags_and_counters() {
         for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
             let device = Device::cpu_with(2);
-            let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
+            let planned = plan(gemms(), &Options { schedule, ..Options::new(2) }).unwrap();
             let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
             let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
             executor.fill_temporaries(&core, 0xa5).unwrap();

@@ -39,7 +39,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     }
     let flags = flags(plan);
     let mut pushes = vec![false; plan.calls.len()];
-    plan.calls.iter().filter_map(|call| call.pushed_by).for_each(|product| pushes[product as usize] = true);
+    plan.calls.iter().filter_map(|call| call.pushed_by).for_each(|gemm| pushes[gemm as usize] = true);
     let sole = sole(plan);
     let mut made = Lists {
         descriptors: Vec::with_capacity(total),

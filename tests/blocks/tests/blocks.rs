@@ -29,7 +29,7 @@ const PAIRS: [[u64; 3]; 9] =
 
 const ROWS: [[u64; 2]; 9] = [[0, 5], [3, 1], [1, 7], [9, 8], [17, 255], [3, 1000], [2, 2055], [3, 4104], [2, 9000]];
 
-/// M, N, K: of products in parts of tiles, with rows that are copied in bulk and others.
+/// M, N, K: of GEMMs in parts of tiles, with rows that are copied in bulk and others.
 const SCRATCH: [[u64; 3]; 8] =
     [[0, 8, 8], [1, 1, 0], [1, 8, 8], [17, 33, 24], [64, 128, 64], [130, 264, 72], [200, 136, 200], [40, 301, 99]];
 
@@ -179,7 +179,7 @@ macro_rules! row_moments {
 row_moments!(bf16_moments, moments_bf16, bf16);
 row_moments!(f32_moments, moments_f32, f32);
 
-/// The loss of the example, behind a product that makes the logits: those are its inputs here.
+/// The loss of the example, behind a GEMM that makes the logits: those are its inputs here.
 fn losses(place: &Place, shape @ [m, v]: [u64; 2], seed: u64) {
     let (k, n) = (24, 40);
     let mut numbers = Numbers::new(seed);
@@ -219,7 +219,7 @@ fn spreads(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
     assert_eq!(bits(&y), bits(&z), "{shape:?}: other bits at the second run");
 }
 
-/// Bodies with scratch in the pages of products' stages: each result against the one before it, as it was written.
+/// Bodies with scratch in the pages of GEMMs' stages: each result against the one before it, as it was written.
 fn scratch(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let [x, w, v]: [Vec<bf16>; 3] = [m * k, n * k, n * n].map(|count| integers(&mut numbers, count));

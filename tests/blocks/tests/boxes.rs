@@ -1,4 +1,4 @@
-//! Bodies that copy boxes of their tensors: ragged products through a pipeline, operands that lie across, and every swizzle there and back.
+//! Bodies that copy boxes of their tensors: ragged GEMMs through a pipeline, operands that lie across, and every swizzle there and back.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
@@ -8,13 +8,13 @@ use maco::{Error, Tensor, bf16, f16};
 use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
 
 on_every_device! {
-    through up to [200, 300, 500], edges PRODUCTS;
-    across up to [200, 300, 500], edges PRODUCTS;
+    through up to [200, 300, 500], edges GEMMS;
+    across up to [200, 300, 500], edges GEMMS;
     mirrored up to [3, 80, 200], edges PLANES;
 }
 
 /// M, N, K: none, parts of a tile and of a step, as many steps as there are stages, and more.
-const PRODUCTS: [[u64; 3]; 9] =
+const GEMMS: [[u64; 3]; 9] =
     [[0, 5, 8], [1, 0, 8], [3, 9, 0], [1, 1, 1], [64, 128, 64], [65, 129, 65], [128, 256, 192], [200, 136, 257], [17, 300, 999]];
 
 /// B, M, N.

@@ -15,7 +15,7 @@ mod checks {
     include!(concat!(env!("OUT_DIR"), "/generated/checks.rs"));
 }
 
-/// M, N, K, V and B: several tiles and pieces of tiles, fewer elements than a tile, whole tiles and more than one step of a product.
+/// M, N, K, V and B: several tiles and pieces of tiles, fewer elements than a tile, whole tiles and more than one step of a GEMM.
 const SIZES: [[usize; 5]; 3] = [[72, 132, 12, 10, 3], [4, 12, 3, 5, 1], [96, 64, 80, 8, 2]];
 
 fn schedules(workers: u32) -> Vec<Schedule> {

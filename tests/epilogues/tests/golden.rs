@@ -1,4 +1,4 @@
-//! The device code of products with operands behind them, and with elementwise prologues on operand A: every one runs in the registers that there are.
+//! The device code of GEMMs with operands behind them, and with elementwise prologues on operand A: every one runs in the registers that there are.
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 

@@ -54,14 +54,14 @@ fn carries(place: &Place) -> bool {
     place.device.is_gpu() || place.options == place.options.clone().pipelined(true)
 }
 
-/// Whether products map `m` rows of `n`: whole eights, for which there is room in any tile.
+/// Whether GEMVs map `m` rows of `n`: whole eights, for which there is room in any tile.
 fn made(place: &Place, [m, n]: [u64; 2]) -> bool {
     let bytes = m.min(16) * (n.next_multiple_of(64) + 32) * 2 + 256 + m.min(16) * (n / 8 + 1) * 4;
     assert!(bytes <= 32 * 1024, "{m} × {n} may have no room");
     carries(place) && m > 0 && n > 0 && n.is_multiple_of(8)
 }
 
-/// With maps made by products, and by tasks.
+/// With maps made by GEMVs, and by tasks.
 fn plans<P>(place: &Place, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
     [true, false].map(|on| plan(&place.options.clone().prologues(on)))
 }
@@ -86,7 +86,7 @@ fn numbers_of(tensor: &Tensor<f16>) -> Vec<u32> {
     bits(tensor).into_iter().map(one).collect()
 }
 
-/// What one product has a copy of is not what the next one needs, be it of the same elements: of another map, by another scalar, or no map at all.
+/// What one GEMV has a copy of is not what the next one needs, be it of the same elements: of another map, by another scalar, or no map at all.
 /// Random numbers, also NaN and infinities.
 fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {

@@ -8,7 +8,7 @@ use skinny::kernels::{forms, fused, mixed};
 use support::{Number, Numbers, Place, bits, kind, near, poisoned, upload};
 
 on_every_device! {
-    plain_products up to [20, 70, 1500], edges EDGES;
+    plain_gemvs up to [20, 70, 1500], edges EDGES;
     with_epilogues up to [20, 70, 1500], edges EDGES;
     forms_that_wait_for_each_other up to [20, 33], edges SQUARES;
 }
@@ -32,7 +32,7 @@ fn check_choice(plan: &maco::Plan, m: u64) {
     assert!(rows[1] <= 16 && rows[2] >= 64, "{rows:?}");
 }
 
-macro_rules! products {
+macro_rules! gemvs {
     ($name:ident, $kernel:ident, $element:ty, $relative:expr, $map:expr) => {
         fn $name(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
@@ -55,9 +55,9 @@ macro_rules! products {
         }
     };
 }
-products!(plain_products, forms, bf16, 0.0, |sum: f64| sum);
+gemvs!(plain_gemvs, forms, bf16, 0.0, |sum: f64| sum);
 // The error of `tanh`, whose slope is 1 at most.
-products!(with_epilogues, fused, f16, 2f64.powi(-19), |sum: f64| if sum.is_nan() { sum } else { sum.max(0.0).tanh() });
+gemvs!(with_epilogues, fused, f16, 2f64.powi(-19), |sum: f64| if sum.is_nan() { sum } else { sum.max(0.0).tanh() });
 
 /// Small integers, and weights that turn columns: every result is exact.
 fn forms_that_wait_for_each_other(place: &Place, [m, k]: [u64; 2], seed: u64) {

@@ -1,4 +1,4 @@
-//! Products with few rows (GEMV) against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
+//! GEMVs against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
@@ -7,8 +7,8 @@ use skinny::kernels::{half, one};
 use support::{Number, Numbers, Place, bits, kind, near, poisoned, upload};
 
 on_every_device! {
-    bf16_products up to [33, 70, 3000], edges EDGES;
-    f16_products up to [33, 70, 3000], edges EDGES;
+    bf16_gemvs up to [33, 70, 3000], edges EDGES;
+    f16_gemvs up to [33, 70, 3000], edges EDGES;
 }
 
 /// M, N, K.
@@ -23,7 +23,7 @@ fn check<E: Number>([m, n, k]: [u64; 3], x: &[E], w: &[E], y: &Tensor<E>, map: i
     near(y, |at| map(terms(at).sum()), 0.0, error, &format!("{m} × {n} × {k}"));
 }
 
-macro_rules! products {
+macro_rules! gemvs {
     ($name:ident, $kernel:ident, $element:ty, $map:expr) => {
         fn $name(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
@@ -40,5 +40,5 @@ macro_rules! products {
         }
     };
 }
-products!(bf16_products, one, bf16, |v| v);
-products!(f16_products, half, f16, |v| if v.is_nan() { v } else { v.max(0.0) });
+gemvs!(bf16_gemvs, one, bf16, |v| v);
+gemvs!(f16_gemvs, half, f16, |v| if v.is_nan() { v } else { v.max(0.0) });

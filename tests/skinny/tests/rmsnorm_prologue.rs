@@ -54,14 +54,14 @@ fn carries(place: &Place) -> bool {
     place.device.is_gpu() || place.options == place.options.clone().pipelined(true)
 }
 
-/// Whether products make norms of `m` rows of `n`: whole eights, for which there is room in any tile.
+/// Whether GEMVs make norms of `m` rows of `n`: whole eights, for which there is room in any tile.
 fn made(place: &Place, [m, n]: [u64; 2]) -> bool {
     let bytes = |rows: u64| rows * ((n.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }) * 2 + (n / 8 + 1) * 4);
     assert!(bytes(m.min(16)) <= 32 * 1024, "{m} × {n} may have no room");
     carries(place) && m > 0 && n > 0 && n.is_multiple_of(8)
 }
 
-/// With the norm made by products, and by a task.
+/// With the norm made by GEMVs, and by a task.
 fn plans<P>(place: &Place, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
     [true, false].map(|on| plan(&place.options.clone().prologues(on)))
 }
@@ -173,7 +173,7 @@ fn values<E: Number>(data: &[E]) -> Vec<f64> {
 /// M, N, K.
 const NORMS: [[u64; 3]; 8] = [[1, 8, 8], [1, 64, 24], [1, 2048, 8], [2, 264, 40], [9, 520, 9], [16, 72, 16], [17, 40, 8], [3, 37, 11]];
 
-/// What one product has a copy of is not what the next one needs, be it of the same elements: of other weights, in the same place or beside it, by
+/// What one GEMV has a copy of is not what the next one needs, be it of the same elements: of other weights, in the same place or beside it, by
 /// another epsilon, or no norm at all.
 fn two_norms_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {

@@ -107,7 +107,7 @@ pub struct World {
     pub communicator: Communicator,
     pub device: Device,
     pub options: PlanOptions,
-    /// Whether products send tiles to other ranks.
+    /// Whether GEMMs send tiles to other ranks.
     pub pushes: bool,
 }
 

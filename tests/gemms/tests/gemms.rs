@@ -1,12 +1,12 @@
-//! Products against f64: every form, batches; under every schedule, groups of rows with experts that data names.
+//! GEMMs against f64: every form, batches; under every schedule, groups of rows with experts that data names.
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 mod turned;
 
 use gate::gated;
+use gemms::kernels::{self, batched, batched_bf16, forms, forms_f16, grouped, moe, routed, sorted};
 use maco::{PlanOptions, Schedule, Tensor, bf16, f16};
-use products::kernels::{self, batched, batched_bf16, forms, forms_f16, grouped, moe, routed, sorted};
 use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
 use turned::{turned, turned_planes};
 
@@ -78,7 +78,7 @@ fn every_form_of_f16(place: &Place, sizes: [u64; 3], seed: u64) {
     });
 }
 
-/// `run` gets x, xᵀ, w and wᵀ, and makes the product in four ways.
+/// `run` gets x, xᵀ, w and wᵀ, and runs the GEMM in four ways.
 fn check_forms<E: Number>(place: &Place, [m, n, k]: [u64; 3], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<E>, Vec<E>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
@@ -139,7 +139,7 @@ fn batches_of_bf16(place: &Place, sizes: [u64; 4], seed: u64) {
     });
 }
 
-/// `run` gets x, xᵀ, w and wᵀ of all batches, and makes their products in four ways.
+/// `run` gets x, xᵀ, w and wᵀ of all batches, and runs their GEMMs in four ways.
 fn check_batches<E: Number>(place: &Place, [count, m, n, k]: [u64; 4], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<E>, Vec<E>) = (numbers.fill(count * m * k, kind(seed)), numbers.fill(count * n * k, kind(seed)));

@@ -3,8 +3,8 @@
 mod support;
 mod turned;
 
+use gemms::casts::{narrowed, planes, widened};
 use maco::{Tensor, bf16, f16};
-use products::casts::{narrowed, planes, widened};
 use support::{Kind, Number, Numbers, Place, near, poisoned, upload};
 use turned::{turned, turned_planes};
 

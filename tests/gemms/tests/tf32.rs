@@ -1,12 +1,12 @@
-//! Products of `f32`, which the tensor cores multiply as tf32: in every form, against f64 and against the rounding that is promised.
+//! GEMMs of `f32`, which the tensor cores multiply as tf32: in every form, against f64 and against the rounding that is promised.
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 mod turned;
 
 use gate::gated;
+use gemms::kernels::{batched_f32, chain_f32, forms_f32, gated_f32, grouped_f32, mixed};
 use maco::{Tensor, bf16};
-use products::kernels::{batched_f32, chain_f32, forms_f32, gated_f32, grouped_f32, mixed};
 use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
 use turned::{turned, turned_planes};
 
@@ -198,7 +198,7 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     assert_eq!(bits(&first), bits(&second), "other bits at the second run");
 }
 
-/// Results are not rounded to tf32, but are when the next product reads them.
+/// Results are not rounded to tf32, but are when the next GEMM reads them.
 fn chains(place: &Place, [m, n, h]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let k = 1 + numbers.below(70);

@@ -1,4 +1,4 @@
-//! Products of which an operand or the result has more than 2³¹ elements: on a GPU. The same with few elements on the CPU, which shows that the numbers are
+//! GEMMs of which an operand or the result has more than 2³¹ elements: on a GPU. The same with few elements on the CPU, which shows that the numbers are
 //! right.
 //!
 //! Operands are made on the device, x[m, k] = a[m] b[k] and w[n, k] = c[n] d[k], so y[m, n] = a[m] c[n] Σ b d. All factors are small whole numbers, the sum
@@ -6,8 +6,8 @@
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
+use gemms::large;
 use maco::{Tensor, TensorElement, bf16};
-use products::large;
 use support::{Numbers, Place, exact, upload};
 
 /// Σ b d.
@@ -70,7 +70,7 @@ fn if_room<T>(made: Result<T, maco::Error>) -> Option<T> {
     }
 }
 
-macro_rules! product {
+macro_rules! gemm {
     ($name:ident) => {
         /// Nothing where there is too little memory.
         fn $name(place: &Place, [m, n, k]: [u64; 3]) -> Option<()> {
@@ -111,8 +111,8 @@ macro_rules! product {
         }
     };
 }
-product!(whole);
-product!(split);
+gemm!(whole);
+gemm!(split);
 
 /// G, T, N, K, X.
 fn experts_of(place: &Place, [g, t, n, k, x]: [u64; 5]) -> Option<()> {

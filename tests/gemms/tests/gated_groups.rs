@@ -1,11 +1,11 @@
-//! Gated products of groups of rows with experts that data names, of every element, against f64.
+//! Gated GEMMs of groups of rows with experts that data names, of every element, against f64.
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
 use gate::gated;
+use gemms::kernels::{grouped_gated_bf16, grouped_gated_f16, grouped_gated_f32};
 use maco::{Tensor, bf16, f16};
-use products::kernels::{grouped_gated_bf16, grouped_gated_f16, grouped_gated_f32};
 use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
 
 on_every_device! {
