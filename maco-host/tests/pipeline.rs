@@ -1,5 +1,7 @@
 //! The pipelined CPU executor: loader, consumers and store as threads over modelled shared memory. Its results are those of the plain
 //! executor to the last bit, whatever the order of copies and however threads are delayed, and its hangs are told and survived.
+//!
+//! Takes a quarter of a minute: every role is a thread, and there are more of them than cores; each graph runs with many delays.
 
 mod kernels;
 

@@ -1,4 +1,6 @@
 //! Symmetric memory and channels between ranks: threads of this program, and processes, each of which is this test program with `rank_program`.
+//!
+//! Takes a minute: ranks that are killed, stopped or absent are noticed when a deadline of seconds has passed, for every kind of channel.
 
 mod failures;
 mod gpu;

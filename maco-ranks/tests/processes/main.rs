@@ -1,4 +1,6 @@
 //! Ranks that are processes: they meet in a folder or over TCP, are killed, come late or not at all. Each process is this test program with `rank_program`.
+//!
+//! Takes a quarter of a minute: ranks that are killed, late or absent are noticed when a deadline of seconds has passed.
 
 mod failures;
 mod launcher;

@@ -1,4 +1,6 @@
 //! What the blocks compute against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
+//!
+//! Takes half a minute: every block runs for many shapes, on both CPU executors, beside sums in f64.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 

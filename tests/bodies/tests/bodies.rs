@@ -2,6 +2,8 @@
 //! Those that read outside their region are stopped on the CPU, and read zeros there on a GPU.
 //!
 //! `MACO_BODIES=first..last cargo test -p bodies` is for other seeds than those of CI. The bodies that do not compile are in `tests/bodies.rs` of the root.
+//!
+//! Takes a quarter of a minute: each body runs in every schedule with one to five workers, also with a thread for each role.
 mod support;
 
 use maco::{Device, PlanOptions, Schedule};
