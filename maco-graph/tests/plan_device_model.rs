@@ -65,7 +65,7 @@ fn choices_are_those_from_before_there_were_models() {
     }
 }
 
-/// Twice the clock halves every time, and no choice is another one: tiles, parts, places of temps, lists.
+/// Twice the clock halves every time, and no choice is another one: tiles, parts, buffers of temps, lists.
 #[test]
 fn only_ratios_count() {
     let default = DeviceModel::DEFAULT;

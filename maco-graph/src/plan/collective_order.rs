@@ -77,8 +77,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
     order.sort_by_key(|&task| (comes[task as usize], task));
     let mut own = vec![Vec::new(); options.workers as usize];
     let mut positions = vec![0; order.len()];
-    for (place, &task) in (0..).zip(&order) {
-        positions[task as usize] = place;
+    for (position, &task) in (0..).zip(&order) {
+        positions[task as usize] = position;
         own[worker[task as usize] as usize].push(task);
     }
     Lists::of_workers(own, lists.drains, positions)

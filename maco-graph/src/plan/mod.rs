@@ -65,7 +65,7 @@ pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
-pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
+pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
 pub use verify::Defect;
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
@@ -448,7 +448,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         choices.push(choice);
     }
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
-    let temps = temps::place(&mut candidate, options)?;
+    let temps = temps::assign(&mut candidate, options)?;
     let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
