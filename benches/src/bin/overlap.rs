@@ -86,18 +86,18 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         ensure!(h.is_multiple_of(count), "H {h} cannot be divided among {count} ranks");
         // What a rank frees waits for kernels of the others, and those for it.
         communicator.barrier()?;
-        let share = h / count;
-        let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
-        let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
+        let shard = h / count;
+        let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, shard, k, 2 + rank, (k as f32).powf(-0.5))?);
+        let down = random(&device, k, shard, 20 + rank, (h as f32).powf(-0.5))?;
         let new = |columns| device.zeros::<bf16>([m, columns]);
         let (mut ours, mut by_tasks_too, mut in_two_steps_too) = (new(k)?, new(k)?, new(k)?);
         let (mut by_nccl, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?);
-        let (mut hidden, mut result, mut theirs) = (new(share)?, new(k)?, new(k)?);
+        let (mut hidden, mut result, mut theirs) = (new(shard)?, new(k)?, new(k)?);
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
 
         let asked = PlanOptions::new().communicator(communicator.clone());
-        let summed = |options: &PlanOptions| mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, options);
+        let summed = |options: &PlanOptions| mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: shard }, options);
         let fused = summed(&asked)?;
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
         let by_tasks = summed(&asked.clone().push_tiles(false))?;
@@ -105,9 +105,9 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         let in_two_steps = summed(&asked.clone().via(Via::TwoShot))?;
         let owned = in_two_steps.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut in_two_steps_too))?;
         let beside =
-            mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(options.comm_sms))?;
+            mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: shard }, &asked.clone().comm_sms(options.comm_sms))?;
         let gated = beside.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_nccl))?;
-        let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
+        let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: shard, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;
         let mut first = Gemm::new(&library, &x, &up, &hidden, Epilogue::Gelu)?;

@@ -92,7 +92,7 @@ struct TaskTables {
     fault: [InjectedFault; 1],
     /// Memory of the schedulers.
     memory: Vec<HostMemory>,
-    shares: Vec<abi::SchedulerPartition>,
+    partitions: Vec<abi::SchedulerPartition>,
 }
 
 impl TaskTables {
@@ -102,14 +102,14 @@ impl TaskTables {
         let what = format!("the schedulers of megakernel `{}`", core.megakernel());
         let memory = images.iter().map(|image| HostMemory::zeroed(size_of_val(&*image.words) as u64, &what));
         let memory = memory.collect::<Result<Vec<_>, Error>>()?;
-        let share = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
+        let partition = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: memory.address(),
             names: image.names.as_ptr() as u64,
             ..image.header
         };
-        let shares = images.iter().zip(&memory).map(share).collect();
-        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, shares })
+        let partitions = images.iter().zip(&memory).map(partition).collect();
+        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, partitions })
     }
 }
 
@@ -297,13 +297,13 @@ impl Executor {
             overflow: code.overflow.as_ptr() as u64,
             state: memory.state.address(),
             black_box: memory.black_box.address(),
-            partitions: code.shares.as_ptr() as u64,
+            partitions: code.partitions.as_ptr() as u64,
             rings,
             counters: lowered.counters,
             workers: lowered.workers,
             tasks: lowered.tasks,
             schedule: lowered.mode(),
-            schedulers: code.shares.len() as u32,
+            schedulers: code.partitions.len() as u32,
             // Threads are not scarce: a spare warp is a thread of its own here.
             spare: 0,
             deadline_ns: core.deadline_ns(),
@@ -311,7 +311,7 @@ impl Executor {
             delays: core.delays(),
             profile: core.profile().0,
             records: core.profile().1,
-            executors: lowered.workers + code.shares.len() as u32,
+            executors: lowered.workers + code.partitions.len() as u32,
             partials: memory.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
             in_band: memory.arena.address(),
