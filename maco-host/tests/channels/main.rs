@@ -31,7 +31,7 @@ fn on_threads(case: Case, worlds: &[u32]) {
 
 fn on_processes(case: Case, worlds: &[u32]) {
     for &ranks in worlds {
-        process::fine(&process::ends(process::Place::new().start(ranks, &format!("{case:?}"))));
+        process::fine(&process::ends(process::Rendezvous::new().start(ranks, &format!("{case:?}"))));
     }
 }
 

@@ -13,7 +13,7 @@ use super::{HELPERS, Rng};
 
 /// Where a rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Site {
     /// An operation of a body.
     Operation,
     /// A parameter of a task.
@@ -34,7 +34,7 @@ const TILES_OF_ROWS: &[Layout] = &[Layout::Elements, Layout::Rows];
 const LONG: &[Layout] = &[Layout::Rows, Layout::Columns];
 
 macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident: $code:literal, $place:ident, $layouts:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $code:literal, $site:ident, $layouts:ident;)*) => {
         /// One way to break one rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
@@ -52,9 +52,9 @@ macro_rules! faults {
                 }
             }
 
-            fn place(self) -> Place {
+            fn site(self) -> Site {
                 match self {
-                    $(Fault::$name => Place::$place,)*
+                    $(Fault::$name => Site::$site,)*
                 }
             }
 
@@ -244,11 +244,11 @@ pub struct Wrong {
 /// A program with this fault.
 pub fn wrong(rng: &mut Rng, fault: Fault, seed: u64, number: usize) -> Wrong {
     let text = loop {
-        let made = match fault.place() {
-            Place::Operation | Place::Signature => body::body(rng, fault),
-            Place::Gemm => Some(gemm::gemm(rng, fault)),
-            Place::Kind => Some(kind::body(rng, fault)),
-            Place::Call => call::call(rng, fault),
+        let made = match fault.site() {
+            Site::Operation | Site::Signature => body::body(rng, fault),
+            Site::Gemm => Some(gemm::gemm(rng, fault)),
+            Site::Kind => Some(kind::body(rng, fault)),
+            Site::Call => call::call(rng, fault),
         };
         // Until there is room for all of it.
         if let Some(text) = made {

@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 pub mod periodic;
-pub mod place;
+pub mod rendezvous;
 
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
