@@ -1,8 +1,8 @@
-//! The shape of the tile that a product makes, known when it runs.
+//! The shape of the tile that a GEMM makes, known when it runs.
 //!
 //! Instances of one task differ in it alone. So who does not multiply runs one code for all of them, and so does whoever has a sum in registers.
 
-/// Rows and columns of the tile that a product makes: 64 or 128 rows, 128 or 256 columns.
+/// Rows and columns of the tile that a GEMM makes: 64 or 128 rows, 128 or 256 columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TileShape {
     /// 128 rows: each warpgroup has 64 of them, and all columns. Otherwise 64 rows: each warpgroup has half of the columns.
@@ -43,7 +43,7 @@ impl TileShape {
     }
 }
 
-/// The shape of a product's tile: `tile` as it was said when its code, which says `I` × `J`, is for several.
+/// The shape of a GEMM's tile: `tile` as it was said when its code, which says `I` × `J`, is for several.
 #[inline(always)]
 pub fn shape_of(tile: Option<(u32, u32)>, i: usize, j: usize) -> TileShape {
     match tile {

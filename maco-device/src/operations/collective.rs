@@ -2,7 +2,7 @@
 //!
 //! Which rank sends what is all that a collective is here, and whether packets or data with a signal. Of the latter a tile has several tasks ([`ExchangeTask`]), so that the
 //! worker has other work while the tile travels: one sends and one receives; in two steps (two-shot), one sends to the rank that owns the tile, one of that rank adds up and sends
-//! the result, and one of all others receives it. Tiles that a product has sent have no task that sends (`operations/pushed_tiles.rs`). How messages are numbered, and when their places are used again,
+//! the result, and one of all others receives it. Tiles that a GEMM has sent have no task that sends (`operations/pushed_tiles.rs`). How messages are numbered, and when their places are used again,
 //! is [`TileMessages`]'.
 //!
 //! A thread has several blocks of eight elements on their way at a time ([`Turns`]): what a block takes is the time until it has come.

@@ -243,7 +243,7 @@ impl SimtConsumer {
                 let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
                 let col = first + col;
                 if all {
-                    let to = y.place::<false>((row, col), (1, 0));
+                    let to = y.block_addresses::<false>((row, col), (1, 0));
                     // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one grid do
                     // not overlap.
                     let put = |n: u32, line: E::Eight| unsafe { E::put(to.nth(n), line) };
@@ -372,7 +372,7 @@ impl SimtConsumer {
             let mut at = self.thread;
             while at < const { (I * J / 64) as u32 } {
                 let (row, col) = square((at / I as u32, at % I as u32));
-                let (from, to) = (x.place::<false>((col, row), (1, 0)), y.place::<false>((row, col), (1, 0)));
+                let (from, to) = (x.block_addresses::<false>((col, row), (1, 0)), y.block_addresses::<false>((row, col), (1, 0)));
                 // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one
                 // grid do not overlap.
                 let line = |n: u32| unsafe { E::eight(from.nth(n)) };

@@ -152,7 +152,7 @@ unsafe fn publish<M: Machine>(machine: &M, launch: *const Launch, state: *mut St
     unsafe {
         if machine.compare_exchange(&raw mut (*state).abort, 0, report.report) == 0 {
             let elapsed_ns = machine.now().wrapping_sub(began);
-            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.place(), elapsed_ns, ..report });
+            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.multiprocessor(), elapsed_ns, ..report });
         }
     }
 }

@@ -150,7 +150,7 @@ fn is_unwritten(tile: OperandTile) -> bool {
 }
 
 impl Loader {
-    /// The shape of a product's tile, whose code says `I` × `J`.
+    /// The shape of a GEMM's tile, whose code says `I` × `J`.
     #[inline(always)]
     fn shape<const I: usize, const J: usize>(&self) -> TileShape {
         shape_of(self.tile, I, J)

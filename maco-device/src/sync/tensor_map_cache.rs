@@ -5,8 +5,8 @@ use maco_abi::MapIndex;
 
 /// The table of tensor maps as one thread sees it.
 ///
-/// A fence is not cheap, and neither is to find out that there has been one (docs/internals/gemm.md): a step of a product copies boxes of two or
-/// three maps, and the thread has hundreds of cycles for it. So it remembers the last map of each operand of a product, for one comparison; and
+/// A fence is not cheap, and neither is to find out that there has been one (docs/internals/gemm.md): a step of a GEMM copies boxes of two or
+/// three maps, and the thread has hundreds of cycles for it. So it remembers the last map of each operand of a GEMM, for one comparison; and
 /// of the first 32 whether it has fenced them, for bodies whose steps have several products.
 pub struct TensorMapCache {
     table: u64,
@@ -25,7 +25,7 @@ impl TensorMapCache {
         TensorMapCache { table, fenced: 0, last: [NONE; 3] }
     }
 
-    /// Address of a map, of operand `N` of a product. The host wrote it before the launch, and kernel start does not acquire the
+    /// Address of a map, of operand `N` of a GEMM. The host wrote it before the launch, and kernel start does not acquire the
     /// tensor-map proxy.
     #[inline(always)]
     pub fn get<const N: usize>(&mut self, map: MapIndex) -> u64 {

@@ -8,8 +8,8 @@ use super::{Lists, Options, PlannedCall};
 use crate::ir::Graph;
 use crate::spec::TaskKind;
 
-/// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. If that one is a product, it may still
-/// store its tile when its worker goes on: then one more task of the worker comes between. So does one between sending a tile, by the product or by a task, and receiving it.
+/// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. If that one is a GEMM, it may still
+/// store its tile when its worker goes on: then one more task of the worker comes between. So does one between sending a tile, by the GEMM or by a task, and receiving it.
 pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, lists: Lists) -> Lists {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
     if !(0..calls.len() as u32).any(is_collective) || !lists.drains.is_empty() || !lists.positions.is_empty() {
@@ -77,8 +77,8 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
     order.sort_by_key(|&task| (comes[task as usize], task));
     let mut own = vec![Vec::new(); options.workers as usize];
     let mut positions = vec![0; order.len()];
-    for (place, &task) in (0..).zip(&order) {
-        positions[task as usize] = place;
+    for (position, &task) in (0..).zip(&order) {
+        positions[task as usize] = position;
         own[worker[task as usize] as usize].push(task);
     }
     Lists::of_workers(own, lists.drains, positions)

@@ -66,7 +66,7 @@ pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
-pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
+pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
 pub use verify::Defect;
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
@@ -434,9 +434,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
         if options.push_tiles
-            && let Some((product, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
+            && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
-            (pushed_by, choice.split_k) = (Some(product), tasks);
+            (pushed_by, choice.split_k) = (Some(gemm), tasks);
         }
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;
@@ -450,7 +450,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     }
     nccl_chunks::order_producers(&graph, &calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
-    let temps = temps::place(&mut candidate, options)?;
+    let temps = temps::assign(&mut candidate, options)?;
     let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {

@@ -438,8 +438,7 @@ impl<'a> CostModel<'a> {
                 other += volume * element;
             }
         }
-        let (depth, products) =
-            contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
+        let (depth, gemms) = contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, gemms)| (depth as f64, gemms as f64));
         if gemv {
             rate = model.gemv / 2.0;
         }
@@ -447,7 +446,7 @@ impl<'a> CostModel<'a> {
         let (parts, whole) = (f64::from(choice.split_k.parts), f64::from(choice.split_k.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
-        let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / model.l2);
+        let load = (before + waves / parts) * (result * depth * gemms / rate).max(loads + other / model.l2);
         // Loads of operand B continue from one task to the next, of this call or of a concurrent one.
         let mut rest = if gemv {
             waves.min(1.0 / self.concurrency) * model.tile

@@ -230,7 +230,7 @@ impl Recorder<'_> {
     /// `.first(gelu)` needs an operand A of `cta.mma`, and `.then(gelu)` a store of an accumulator, whose result is not a partial sum of a rank.
     const fn epilogue(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, first_operand: u32) {
         if fused_op::has_prologue(site.fused) && !matches!(spec.kind, TaskKind::Gemm { .. }) {
-            self.fault(site.prologue_site, spec.name, "", FaultKind::FirstWithoutProduct);
+            self.fault(site.prologue_site, spec.name, "", FaultKind::FirstWithoutGemm);
             return;
         }
         if matches!(site.fused, [.., FusedOp { on_operand_a: true, .. }]) {

@@ -52,7 +52,7 @@ impl Fault {
             }
             FaultKind::ViaWithoutAllReduce => "remove the option",
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
-            FaultKind::FirstWithoutProduct | FaultKind::FirstWithTensor => "call the elementwise task by itself before this one",
+            FaultKind::FirstWithoutGemm | FaultKind::FirstWithTensor => "call the elementwise task by itself before this one",
             FaultKind::OperandWithoutResult => {
                 "its operands have the shape of one result, written as `#[write(i, j)]`; call the elementwise task by itself after this one"
             }

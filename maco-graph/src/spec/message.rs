@@ -235,7 +235,7 @@ impl Fault {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");
             }
-            FaultKind::FirstWithoutProduct => {
+            FaultKind::FirstWithoutGemm => {
                 self.task(text);
                 text.push(" has no operand A of `cta.mma` that `.first` could be fused into");
             }

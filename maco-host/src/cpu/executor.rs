@@ -92,7 +92,7 @@ struct TaskTables {
     fault: [InjectedFault; 1],
     /// Memory of the schedulers.
     memory: Vec<HostMemory>,
-    shares: Vec<abi::SchedulerPartition>,
+    partitions: Vec<abi::SchedulerPartition>,
 }
 
 impl TaskTables {
@@ -102,14 +102,14 @@ impl TaskTables {
         let what = format!("the schedulers of megakernel `{}`", core.megakernel());
         let memory = images.iter().map(|image| HostMemory::zeroed(size_of_val(&*image.words) as u64, &what));
         let memory = memory.collect::<Result<Vec<_>, Error>>()?;
-        let share = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
+        let partition = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: memory.address(),
             names: image.names.as_ptr() as u64,
             ..image.header
         };
-        let shares = images.iter().zip(&memory).map(share).collect();
-        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, shares })
+        let partitions = images.iter().zip(&memory).map(partition).collect();
+        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, partitions })
     }
 }
 
@@ -297,13 +297,13 @@ impl Executor {
             overflow: code.overflow.as_ptr() as u64,
             state: memory.state.address(),
             black_box: memory.black_box.address(),
-            partitions: code.shares.as_ptr() as u64,
+            partitions: code.partitions.as_ptr() as u64,
             rings,
             counters: lowered.counters,
             workers: lowered.workers,
             tasks: lowered.tasks,
             schedule: lowered.mode(),
-            schedulers: code.shares.len() as u32,
+            schedulers: code.partitions.len() as u32,
             // Threads are not scarce: a spare warp is a thread of its own here.
             spare: 0,
             deadline_ns: core.deadline_ns(),
@@ -311,7 +311,7 @@ impl Executor {
             delays: core.delays(),
             profile: core.profile().0,
             records: core.profile().1,
-            executors: lowered.workers + code.shares.len() as u32,
+            executors: lowered.workers + code.partitions.len() as u32,
             partials: memory.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
             in_band: memory.arena.address(),
@@ -581,8 +581,8 @@ mod tests {
     }
 
     /// A GEMV.
-    static PRODUCT: TaskSpec = TaskSpec {
-        name: "product",
+    static GEMM: TaskSpec = TaskSpec {
+        name: "gemm",
         kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) },
         axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
         dims: &["M", "N", "K"],
@@ -597,7 +597,7 @@ mod tests {
     };
 
     /// x → wide → y, with `wide` a temp.
-    fn products() -> Graph {
+    fn gemms() -> Graph {
         let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
             name: name.into(),
             kind,
@@ -613,9 +613,9 @@ mod tests {
             tensor("wide", TensorKind::Temp, [1, 64]),
         ];
         let call =
-            |operands: [u32; 3]| Call::new(&PRODUCT, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
+            |operands: [u32; 3]| Call::new(&GEMM, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
         let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
-        Graph { name: "products".into(), tensors, scalars: vec![], calls }
+        Graph { name: "gemms".into(), tensors, scalars: vec![], calls }
     }
 
     /// Temps and schedulers' memory are filled; words of in-band flags, counters and images are not.
@@ -623,7 +623,7 @@ mod tests {
     fn fill_temporaries_keeps_flags_and_counters() {
         for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
             let device = Device::cpu_with(2);
-            let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
+            let planned = plan(gemms(), &Options { schedule, ..Options::new(2) }).unwrap();
             let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
             let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
             executor.fill_temporaries(&core, 0xa5).unwrap();

@@ -141,7 +141,7 @@ impl Binding {
             overflow: plan.overflow(),
             state: plan.state(),
             black_box: plan.black_box_address(),
-            partitions: plan.shares(),
+            partitions: plan.partitions(),
             rings: plan.rings(),
             counters: lowered.counters,
             workers: lowered.workers,

@@ -245,8 +245,8 @@ mod tests {
     const NONE: TaskSpec =
         TaskSpec { name: "", kind: TaskKind::Tiles, axes: &[], dims: &["M", "N"], equal: &[], gemv: None, elements: &[], params: &[] };
 
-    static PRODUCT: TaskSpec = TaskSpec {
-        name: "product",
+    static GEMM: TaskSpec = TaskSpec {
+        name: "gemm",
         kind: TaskKind::Gemm { splits_k: true },
         axes: &[Axis { name: "i", tiles: &[128] }, Axis { name: "j", tiles: &[256] }],
         params: &[
@@ -264,7 +264,7 @@ mod tests {
         ..NONE
     };
 
-    /// Two products, each with its all-reduce, of the same operands.
+    /// Two GEMMs, each with its all-reduce, of the same operands.
     fn graph() -> Graph {
         let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
             name: name.into(),
@@ -283,7 +283,7 @@ mod tests {
         let call = |graph: &Graph, task, tensors: &[u32]| {
             Call::new(task, tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect())
         };
-        graph.calls = vec![call(&graph, &PRODUCT, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
+        graph.calls = vec![call(&graph, &GEMM, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
         graph
     }
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_has_the_record_and_maps_of_what_it_sends() {
+    fn a_gemm_has_the_record_and_maps_of_what_it_sends() {
         for two_shot in [false, true] {
             let (plan, lowered) = lowered(two_shot);
             let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
@@ -340,12 +340,12 @@ mod tests {
             let places = MessagePlaces { rank: 1, bases: &bases, offset: 0x800, gates: 0 };
             let tables = lowered.bind(&plan.graph, 0x100_000, places, &arguments, &[], true).unwrap();
             let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
-            let product = of(0);
-            assert!(product.flags.has(PUSHED_TILES) && product.flags.has(STAGED) && !of(1).flags.has(PUSHED_TILES));
+            let gemm = of(0);
+            assert!(gemm.flags.has(PUSHED_TILES) && gemm.flags.has(STAGED) && !of(1).flags.has(PUSHED_TILES));
             let messages = tables.views[of(1).views as usize + OPERANDS - 1].as_messages();
             // Four by two tiles of 32 KiB, of three ranks.
             assert_eq!((messages.tiles, messages.bytes, messages.sources, messages.offset), (8, 32 * 1024, 3, 0x800));
-            let pushed = tables.views[product.views as usize + OPERANDS - 1].as_pushed();
+            let pushed = tables.views[gemm.views as usize + OPERANDS - 1].as_pushed();
             assert_eq!((pushed.messages(), pushed.to_owner), (Messages { first: 0, ..messages }, u16::from(two_shot)));
             assert_eq!(([pushed.rows, pushed.cols], pushed.along), ([64, 256], 2));
             // Behind the maps of tensors, as many as were counted.

@@ -273,7 +273,7 @@ fn tables_follow_the_arguments() {
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.as_view().map == NO_MAP));
 }
 
-/// A tensor of `f32` that a product writes, and others read along their columns and along their rows: a map for each, the same for the
+/// A tensor of `f32` that a GEMM writes, and others read along their columns and along their rows: a map for each, the same for the
 /// same. Of two-byte elements one map serves all.
 #[test]
 fn tensor_maps_of_f32_depend_on_their_use() {
@@ -443,8 +443,8 @@ fn an_edge_inside_a_worker_has_no_counter() {
 }
 
 /// y = x · w, both by TMA.
-static PRODUCT: TaskSpec = TaskSpec {
-    name: "product",
+static GEMM: TaskSpec = TaskSpec {
+    name: "gemm",
     axes: AXES,
     params: &[
         matrix("x", Access::Read, ROW, true),
@@ -458,7 +458,7 @@ static PRODUCT: TaskSpec = TaskSpec {
 #[test]
 fn operands_that_no_task_writes_are_preloaded() {
     let named = |name: &str, kind| tensor(name, kind, &[64, 64]);
-    let mut graph = Graph { name: "products".into(), ..Graph::default() };
+    let mut graph = Graph { name: "gemms".into(), ..Graph::default() };
     graph.tensors = [
         ("x", TensorKind::In),
         ("v", TensorKind::In),
@@ -469,7 +469,7 @@ fn operands_that_no_task_writes_are_preloaded() {
     ]
     .map(|(name, kind)| named(name, kind))
     .into();
-    graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &PRODUCT, 0, &tensors, &[])).into();
+    graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &GEMM, 0, &tensors, &[])).into();
     let plan = planned(graph.clone(), 2, Schedule::Static);
     let lowered = Lowered::new(&plan, 1, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC) {

@@ -105,16 +105,16 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
 }
 
 /// The fused prologue of a GEMV: the call and the parameter whose view is added, and what the view encodes.
-fn prologue(graph: &ir::Graph, calls: &[PlannedCall], product: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
-    let number = calls.get(product)?.prologue? as usize;
+fn prologue(graph: &ir::Graph, calls: &[PlannedCall], gemv: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
+    let number = calls.get(gemv)?.prologue? as usize;
     let made = &graph.calls[number];
     if let Some(of) = prologue_fusion::rmsnorm(made) {
         return Some((number, of.weight, Prologue::RmsNorm(made.scalars.get(of.epsilon).copied())));
     }
     let (x, _) = made.task.unary_operands()?;
-    let operand_a = tensor_params(&graph.calls[product]).nth(graph.calls[product].task.gemv_operand_a()?)?;
+    let operand_a = tensor_params(&graph.calls[gemv]).nth(graph.calls[gemv].task.gemv_operand_a()?)?;
     let [Index::Tile(axis), _] = *operand_a.region else { return None };
-    let rows = u8::try_from(*calls[product].tile.get(usize::from(axis))?).ok()?;
+    let rows = u8::try_from(*calls[gemv].tile.get(usize::from(axis))?).ok()?;
     Some((number, x, Prologue::Unary { op: calls[number].op, scalar: first_scalar[number], rows, axis }))
 }
 

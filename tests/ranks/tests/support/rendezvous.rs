@@ -16,15 +16,15 @@ pub fn program(test: &str) -> Command {
 }
 
 /// Where a job meets: a folder that is gone with this.
-pub struct Place(PathBuf);
+pub struct Rendezvous(PathBuf);
 
-impl Place {
-    pub fn new() -> Place {
-        static PLACES: AtomicU32 = AtomicU32::new(0);
-        let name = format!("maco-test-{}-{}", process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
+impl Rendezvous {
+    pub fn new() -> Rendezvous {
+        static RENDEZVOUS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("maco-test-{}-{}", process::id(), RENDEZVOUS.fetch_add(1, Ordering::Relaxed));
         let folder = env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        Place(folder)
+        Rendezvous(folder)
     }
 
     /// [`program`] as a rank.
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Rendezvous {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0); // the test has failed, if it cannot be
     }

@@ -3,9 +3,9 @@
 mod support;
 mod turned;
 
+use gemms::casts::{narrowed, planes, widened};
 use maco::{Tensor, bf16, f16};
-use products::casts::{narrowed, planes, widened};
-use support::{Kind, Number, Numbers, Place, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, near, poisoned, upload};
 use turned::{turned, turned_planes};
 
 on_every_device! {
@@ -35,13 +35,13 @@ fn check<E: Number>(y: &Tensor<E>, x: &[f64], w: &[f64], n: u64, k: u64, weights
     near(y, |at| terms(at).sum(), 0.0, error, what);
 }
 
-fn wider(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn wider(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, Kind::Plain), numbers.fill(n * k, Kind::Plain));
-    let plan = widened::plan_with(&place.device, widened::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
-    let (at, bt) = (upload(place, &turned(&x, m, k), &[k, m]), upload(place, &turned(&w, n, k), &[k, n]));
-    let mut y: [Tensor<f32>; 4] = std::array::from_fn(|_| poisoned(place, &[m, n]));
+    let plan = widened::plan_with(&setup.device, widened::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (a, b) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[n, k]));
+    let (at, bt) = (upload(setup, &turned(&x, m, k), &[k, m]), upload(setup, &turned(&w, n, k), &[k, n]));
+    let mut y: [Tensor<f32>; 4] = std::array::from_fn(|_| poisoned(setup, &[m, n]));
     let [nt, nn, tn, tt] = &mut y;
     plan.run(&a, &at, &b, &bt, nt, nn, tn, tt).expect("a run");
     for (y, name) in y.iter().zip(["linear", "matmul", "matmul_tn", "matmul_tt"]) {
@@ -49,16 +49,16 @@ fn wider(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     }
 }
 
-fn narrower(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn narrower(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     // What tf32 holds.
     let mut fill = |count: u64| -> Vec<f32> { numbers.fill::<f16>(count, Kind::Plain).iter().map(|value| value.to_f32()).collect() };
     let (x, w) = (fill(m * k), fill(n * k));
-    let plan = narrowed::plan_with(&place.device, narrowed::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
-    let (at, bt) = (upload(place, &turned(&x, m, k), &[k, m]), upload(place, &turned(&w, n, k), &[k, n]));
-    let mut y: [Tensor<bf16>; 2] = std::array::from_fn(|_| poisoned(place, &[m, n]));
-    let mut z: [Tensor<f16>; 2] = std::array::from_fn(|_| poisoned(place, &[m, n]));
+    let plan = narrowed::plan_with(&setup.device, narrowed::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (a, b) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[n, k]));
+    let (at, bt) = (upload(setup, &turned(&x, m, k), &[k, m]), upload(setup, &turned(&w, n, k), &[k, n]));
+    let mut y: [Tensor<bf16>; 2] = std::array::from_fn(|_| poisoned(setup, &[m, n]));
+    let mut z: [Tensor<f16>; 2] = std::array::from_fn(|_| poisoned(setup, &[m, n]));
     let ([nt, tn], [nn, tt]) = (&mut y, &mut z);
     plan.run(&a, &at, &b, &bt, nt, nn, tn, tt).expect("a run");
     let (x, w) = (values(&x), values(&w));
@@ -68,15 +68,15 @@ fn narrower(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     check(&z[1], &x, &w, n, k, |_, col| col, &format!("matmul_tt {m} × {n} × {k}"));
 }
 
-fn of_planes(place: &Place, [g, t, n, k]: [u64; 4], seed: u64) {
+fn of_planes(setup: &Setup, [g, t, n, k]: [u64; 4], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<f16>, Vec<f16>) = (numbers.fill(g * t * k, Kind::Plain), numbers.fill(g * n * k, Kind::Plain));
     let expert: Vec<u32> = (0..g).map(|_| numbers.below(g) as u32).collect();
-    let plan = planes::plan_with(&place.device, planes::Dims { G: g, T: t, K: k, N: n }, &place.options).expect("a plan");
-    let (e, a, at) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &turned_planes(&x, t, k), &[g, k, t]));
-    let (b, bt) = (upload(place, &w, &[g, n, k]), upload(place, &turned_planes(&w, n, k), &[g, k, n]));
-    let [mut nt, mut tt, mut named] = [(); 3].map(|()| poisoned::<f32>(place, &[g, t, n]));
-    let [mut nn, mut tn] = [(); 2].map(|()| poisoned::<bf16>(place, &[g, t, n]));
+    let plan = planes::plan_with(&setup.device, planes::Dims { G: g, T: t, K: k, N: n }, &setup.options).expect("a plan");
+    let (e, a, at) = (upload(setup, &expert, &[g]), upload(setup, &x, &[g, t, k]), upload(setup, &turned_planes(&x, t, k), &[g, k, t]));
+    let (b, bt) = (upload(setup, &w, &[g, n, k]), upload(setup, &turned_planes(&w, n, k), &[g, k, n]));
+    let [mut nt, mut tt, mut named] = [(); 3].map(|()| poisoned::<f32>(setup, &[g, t, n]));
+    let [mut nn, mut tn] = [(); 2].map(|()| poisoned::<bf16>(setup, &[g, t, n]));
     plan.run(&e, &a, &at, &b, &bt, &mut nt, &mut nn, &mut tn, &mut tt, &mut named).expect("a run");
     let (x, w, rows, cols) = (values(&x), values(&w), t as usize, n as usize);
     let own = |row: usize, col: usize| row / rows * cols + col;

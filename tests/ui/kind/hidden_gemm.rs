@@ -2,7 +2,7 @@
 use maco::prelude::*;
 
 #[maco::helper(Gemm)]
-fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w: Tensor<bf16, N, K>, #[write(i, j)] y: Tensor<bf16, M, N>) {
+fn gemm(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w: Tensor<bf16, N, K>, #[write(i, j)] y: Tensor<bf16, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {
         cta.mma(&mut acc, x.tile(k), w.tile(k));
@@ -12,7 +12,7 @@ fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w
 
 #[maco::task(tile(i = 64, j = 128))]
 fn linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w: Tensor<bf16, N, K>, #[write(i, j)] y: Tensor<bf16, M, N>) {
-    product(cta, x, w, y);
+    gemm(cta, x, w, y);
 }
 
 fn main() {}

@@ -5,7 +5,7 @@ use super::element::Element;
 use super::operations::{beside, pattern, tuple};
 use super::signature::{Access, Input, Kind};
 
-/// An operand of a product: rows of the result, or its columns, and what is contracted.
+/// An operand of a GEMM: rows of the result, or its columns, and what is contracted.
 struct Operand {
     name: String,
     /// Its second index is the grid's axis.
@@ -25,25 +25,25 @@ impl Body<'_> {
         Operand { name: self.known(Kind::Operand, &region, element, &shape), is_across }
     }
 
-    fn product_result(&mut self, element: Element) -> String {
+    fn gemm_result(&mut self, element: Element) -> String {
         let access = if self.rng.one_of(4) { Access::Update } else { Access::Write };
-        let y = self.param(access, Kind::Product, "i, j".to_owned(), element, &["M", "N"]);
+        let y = self.param(access, Kind::GemmResult, "i, j".to_owned(), element, &["M", "N"]);
         self.params[y].name.clone()
     }
 
-    /// The sum of a product in a reference.
+    /// The sum of a GEMM in a reference.
     fn sum(x: &Operand, w: &Operand) -> String {
         let steps = if x.is_across { format!("{}.rows", x.name) } else { format!("{}.cols", x.name) };
         format!("(0..{steps}).map(|k| {} * {}).sum::<f32>()", x.at("r"), w.at("c"))
     }
 
     /// GEMM: operands along K or across it, results of any element.
-    pub fn product(&mut self) -> bool {
+    pub fn gemm(&mut self) -> bool {
         self.tile = [self.rng.pick(&[64, 128]), self.rng.pick(&[128, 128, 256])];
         let (element, of_result) = (self.float(), self.float());
         let (across, down) = (self.rng.one_of(2), self.rng.one_of(2));
         let (x, w) = (self.operand("i", "M", element, across), self.operand("j", "N", element, down));
-        let y = self.product_result(of_result);
+        let y = self.gemm_result(of_result);
         self.large = true;
         self.each(&y, "{0}", &[Self::sum(&x, &w)]);
         let (x, w) = (x.name, w.name);
@@ -70,7 +70,7 @@ impl Body<'_> {
             }
             operand
         });
-        let y = self.product_result(of_result);
+        let y = self.gemm_result(of_result);
         let formula = self.formula(2);
         self.each(&y, &formula, &[Self::sum(&x, &w), Self::sum(&x, &u)]);
         let text = fill(&formula, &["a".to_owned(), "b".to_owned()]);
@@ -88,7 +88,7 @@ impl Body<'_> {
         self.tile = [self.rng.pick(&[8, 16]), self.rng.pick(&[8, 16, 32])];
         let element = self.only.unwrap_or_else(|| self.one_of(&[Element::Bf16, Element::F16]));
         let (x, w) = (self.operand("i", "M", element, false), self.operand("j", "N", element, false));
-        let y = self.product_result(element);
+        let y = self.gemm_result(element);
         let sum = Self::sum(&x, &w);
         let count = self.rng.pick(&[0, 0, 1, 2]);
         if count == 0 {

@@ -1,4 +1,4 @@
-//! Megakernels of matrix products.
+//! Megakernels of GEMMs.
 pub mod casts;
 pub mod kernels;
 pub mod large;

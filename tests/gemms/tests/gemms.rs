@@ -1,13 +1,15 @@
-//! Products against f64: every form, batches; under every schedule, groups of rows with experts that data names.
+//! GEMMs against f64: every form, batches; under every schedule, groups of rows with experts that data names.
+//!
+//! Takes ten seconds: every form, schedule and random shape is compared with sums in f64.
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 mod turned;
 
 use gate::gated;
+use gemms::kernels::{self, batched, batched_bf16, forms, forms_f16, grouped, moe, routed, sorted};
 use maco::{PlanOptions, Schedule, Tensor, bf16, f16};
-use products::kernels::{self, batched, batched_bf16, forms, forms_f16, grouped, moe, routed, sorted};
-use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, bits, kind, near, poisoned, upload};
 use turned::{turned, turned_planes};
 
 on_every_device! {
@@ -60,32 +62,32 @@ fn check<E: Number>(y: &Tensor<E>, cols: u64, k: u64, a: impl Fn(usize, usize) -
     near(y, |at| terms(at).sum(), 0.0, error, what);
 }
 
-fn every_form(place: &Place, sizes: [u64; 3], seed: u64) {
+fn every_form(setup: &Setup, sizes: [u64; 3], seed: u64) {
     let [m, n, k] = sizes;
-    let plan = forms::plan_with(&place.device, forms::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
+    let plan = forms::plan_with(&setup.device, forms::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
     assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * m * n * k));
-    check_forms::<bf16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
+    check_forms::<bf16>(setup, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
 }
 
-fn every_form_of_f16(place: &Place, sizes: [u64; 3], seed: u64) {
+fn every_form_of_f16(setup: &Setup, sizes: [u64; 3], seed: u64) {
     let [m, n, k] = sizes;
-    let plan = forms_f16::plan_with(&place.device, forms_f16::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
+    let plan = forms_f16::plan_with(&setup.device, forms_f16::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
     assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * m * n * k));
-    check_forms::<f16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
+    check_forms::<f16>(setup, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
 }
 
-/// `run` gets x, xᵀ, w and wᵀ, and makes the product in four ways.
-fn check_forms<E: Number>(place: &Place, [m, n, k]: [u64; 3], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
+/// `run` gets x, xᵀ, w and wᵀ, and runs the GEMM in four ways.
+fn check_forms<E: Number>(setup: &Setup, [m, n, k]: [u64; 3], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<E>, Vec<E>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
-    let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
-    let (at, bt) = (upload(place, &turned(&x, m, k), &[k, m]), upload(place, &turned(&w, n, k), &[k, n]));
+    let (a, b) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[n, k]));
+    let (at, bt) = (upload(setup, &turned(&x, m, k), &[k, m]), upload(setup, &turned(&w, n, k), &[k, n]));
     let [first, second] = [(); 2].map(|()| {
-        let mut y: [Tensor<E>; 4] = std::array::from_fn(|_| poisoned(place, &[m, n]));
+        let mut y: [Tensor<E>; 4] = std::array::from_fn(|_| poisoned(setup, &[m, n]));
         run([&a, &at, &b, &bt], &mut y);
         y
     });
@@ -96,15 +98,15 @@ fn check_forms<E: Number>(place: &Place, [m, n, k]: [u64; 3], seed: u64, run: im
     }
 }
 
-fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn gates(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let mut fill = |count: u64| -> Vec<f16> { (0..count).map(|_| f16::from_f64(numbers.number(kind(seed)) * 0.25)).collect() };
     let (x, gate, up) = (fill(m * k), fill(n * k), fill(n * k));
-    let plan = kernels::gated::plan_with(&place.device, kernels::gated::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &gate, &[n, k]), upload(place, &up, &[n, k]));
+    let plan = kernels::gated::plan_with(&setup.device, kernels::gated::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (a, b, c) = (upload(setup, &x, &[m, k]), upload(setup, &gate, &[n, k]), upload(setup, &up, &[n, k]));
     assert_eq!(plan.graph().workload(0).flops, 4 * m * n * k);
     let [first, second] = [(); 2].map(|()| {
-        let mut y = poisoned::<f16>(place, &[m, n]);
+        let mut y = poisoned::<f16>(setup, &[m, n]);
         plan.run(&a, &b, &c, &mut y).expect("a run");
         y
     });
@@ -121,32 +123,32 @@ fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     assert_eq!(bits(&first), bits(&second), "other bits at the second run");
 }
 
-fn batches(place: &Place, sizes: [u64; 4], seed: u64) {
+fn batches(setup: &Setup, sizes: [u64; 4], seed: u64) {
     let [count, m, n, k] = sizes;
-    let plan = batched::plan_with(&place.device, batched::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
+    let plan = batched::plan_with(&setup.device, batched::Dims { B: count, M: m, K: k, N: n }, &setup.options).expect("a plan");
     assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * count * m * n * k));
-    check_batches::<f16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
+    check_batches::<f16>(setup, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
 }
 
-fn batches_of_bf16(place: &Place, sizes: [u64; 4], seed: u64) {
+fn batches_of_bf16(setup: &Setup, sizes: [u64; 4], seed: u64) {
     let [count, m, n, k] = sizes;
-    let plan = batched_bf16::plan_with(&place.device, batched_bf16::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
+    let plan = batched_bf16::plan_with(&setup.device, batched_bf16::Dims { B: count, M: m, K: k, N: n }, &setup.options).expect("a plan");
     assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * count * m * n * k));
-    check_batches::<bf16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
+    check_batches::<bf16>(setup, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
 }
 
-/// `run` gets x, xᵀ, w and wᵀ of all batches, and makes their products in four ways.
-fn check_batches<E: Number>(place: &Place, [count, m, n, k]: [u64; 4], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
+/// `run` gets x, xᵀ, w and wᵀ of all batches, and runs their GEMMs in four ways.
+fn check_batches<E: Number>(setup: &Setup, [count, m, n, k]: [u64; 4], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<E>, Vec<E>) = (numbers.fill(count * m * k, kind(seed)), numbers.fill(count * n * k, kind(seed)));
-    let (a, at) = (upload(place, &x, &[count, m, k]), upload(place, &turned_planes(&x, m, k), &[count, k, m]));
-    let (b, bt) = (upload(place, &w, &[count, n, k]), upload(place, &turned_planes(&w, n, k), &[count, k, n]));
+    let (a, at) = (upload(setup, &x, &[count, m, k]), upload(setup, &turned_planes(&x, m, k), &[count, k, m]));
+    let (b, bt) = (upload(setup, &w, &[count, n, k]), upload(setup, &turned_planes(&w, n, k), &[count, k, n]));
     let [first, second] = [(); 2].map(|()| {
-        let mut results: [Tensor<E>; 4] = std::array::from_fn(|_| poisoned(place, &[count, m, n]));
+        let mut results: [Tensor<E>; 4] = std::array::from_fn(|_| poisoned(setup, &[count, m, n]));
         run([&a, &at, &b, &bt], &mut results);
         results
     });
@@ -171,21 +173,21 @@ const OTHERS: [Schedule; 3] = [Schedule::Tickets, Schedule::Schedulers(1), Sched
 
 /// Lists, and for three seeds in four [`OTHERS`], one of them where everything is slow. All have as many workers, so that they have the same
 /// tiles: on a GPU those that a scheduler CTA leaves.
-fn schedules(place: &Place, seed: u64) -> Vec<PlanOptions> {
-    let workers = place.device.workers() - u32::from(place.device.is_gpu());
+fn schedules(setup: &Setup, seed: u64) -> Vec<PlanOptions> {
+    let workers = setup.device.workers() - u32::from(setup.device.is_gpu());
     let others = match (seed % 4).checked_sub(1) {
         None => &[],
         Some(nth) if support::rounds::short() => &OTHERS[nth as usize..][..1],
         Some(_) => &OTHERS[..],
     };
-    [Schedule::Static].iter().chain(others).map(|&schedule| place.options.clone().schedule(schedule).workers(workers)).collect()
+    [Schedule::Static].iter().chain(others).map(|&schedule| setup.options.clone().schedule(schedule).workers(workers)).collect()
 }
 
 /// The first of what `run` gives with each of [`schedules`]: twice, with the bits of all results, which are always the same.
 #[track_caller]
-fn agreed<T>(place: &Place, seed: u64, run: impl Fn(&PlanOptions) -> [(T, Vec<u32>); 2]) -> T {
+fn agreed<T>(setup: &Setup, seed: u64, run: impl Fn(&PlanOptions) -> [(T, Vec<u32>); 2]) -> T {
     let mut agreed: Option<(T, Vec<u32>)> = None;
-    for options in schedules(place, seed) {
+    for options in schedules(setup, seed) {
         for (nth, (results, bits)) in run(&options).into_iter().enumerate() {
             let (_, expected) = agreed.get_or_insert_with(|| (results, bits.clone()));
             assert!(bits == *expected, "other bits at run {nth} with {options:?}");
@@ -197,7 +199,7 @@ fn agreed<T>(place: &Place, seed: u64, run: impl Fn(&PlanOptions) -> [(T, Vec<u3
 /// Elements of `bf16` of a step.
 const STEP: usize = 64;
 
-fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
+fn groups(setup: &Setup, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     let mut numbers = Numbers::new(seed);
     // Also numbers of no expert: the next one, and the largest.
     let expert: Vec<u32> = (0..g).map(|_| [numbers.below(experts + 1) as u32, u32::MAX][usize::from(numbers.below(8) == 0)]).collect();
@@ -212,12 +214,12 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     }
     let w: Vec<bf16> = numbers.fill(experts * n * k, kind(seed));
     let dims = grouped::Dims { G: g, T: t, K: k, X: experts, N: n };
-    let (e, a, b) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &w, &[experts, n, k]));
-    let y = agreed(place, seed, |options| {
-        let plan = grouped::plan_with(&place.device, dims, options).expect("a plan");
+    let (e, a, b) = (upload(setup, &expert, &[g]), upload(setup, &x, &[g, t, k]), upload(setup, &w, &[experts, n, k]));
+    let y = agreed(setup, seed, |options| {
+        let plan = grouped::plan_with(&setup.device, dims, options).expect("a plan");
         assert_eq!(plan.graph().workload(0).flops, 2 * g * t * n * k);
         [(); 2].map(|()| {
-            let mut y = poisoned::<bf16>(place, &[g, t, n]);
+            let mut y = poisoned::<bf16>(setup, &[g, t, n]);
             plan.run(&e, &a, &b, &mut y).expect("a run");
             let bits = bits(&y);
             (y, bits)
@@ -235,18 +237,18 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
 }
 
 /// As if each group had been computed alone. In between the groups have other experts, which the plan does not know of.
-fn routes(place: &Place, [g, t, h, k, experts]: [u64; 5], seed: u64) {
+fn routes(setup: &Setup, [g, t, h, k, experts]: [u64; 5], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, scores): (Vec<bf16>, Vec<f32>) = (numbers.fill(g * t * k, Kind::Plain), numbers.fill(g * experts, Kind::Plain));
     let (up, down): (Vec<bf16>, Vec<bf16>) = (numbers.fill(experts * h * k, Kind::Plain), numbers.fill(experts * k * h, Kind::Plain));
     let dims = routed::Dims { G: g, X: experts, T: t, K: k, H: h };
     let others: Vec<f32> = scores.iter().map(|score| -score).collect();
-    let [s, others] = [&scores, &others].map(|scores| upload(place, scores, &[g, experts]));
-    let (a, b, c) = (upload(place, &x, &[g, t, k]), upload(place, &up, &[experts, h, k]), upload(place, &down, &[experts, k, h]));
-    let (expert, y) = agreed(place, seed, |options| {
-        let plan = routed::plan_with(&place.device, dims, options).expect("a plan");
+    let [s, others] = [&scores, &others].map(|scores| upload(setup, scores, &[g, experts]));
+    let (a, b, c) = (upload(setup, &x, &[g, t, k]), upload(setup, &up, &[experts, h, k]), upload(setup, &down, &[experts, k, h]));
+    let (expert, y) = agreed(setup, seed, |options| {
+        let plan = routed::plan_with(&setup.device, dims, options).expect("a plan");
         let [first, _, third] = [&s, &others, &s].map(|scores| {
-            let (mut expert, mut y) = (poisoned::<u32>(place, &[g]), poisoned::<bf16>(place, &[g, t, k]));
+            let (mut expert, mut y) = (poisoned::<u32>(setup, &[g]), poisoned::<bf16>(setup, &[g, t, k]));
             plan.run(scores, &a, &b, &c, &mut expert, &mut y).expect("a run");
             let bits = [bits(&expert), bits(&y)].concat();
             ((expert, y), bits)
@@ -283,20 +285,20 @@ fn routes(place: &Place, [g, t, h, k, experts]: [u64; 5], seed: u64) {
 }
 
 /// Every token in the groups of its experts, in order; what is left over is nobody's.
-fn sorts(place: &Place, [m, k, experts, t]: [u64; 4], seed: u64) {
+fn sorts(setup: &Setup, [m, k, experts, t]: [u64; 4], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let t = t.max(1);
     // Some ids are of no expert, and sometimes there is too little room.
     let ids: Vec<u32> = (0..m * k).map(|_| numbers.below(experts + u64::from(seed.is_multiple_of(3))) as u32).collect();
     let enough = m * k / t + experts;
     let g = if seed % 4 == 1 { enough / 2 } else { enough };
-    let plan = sorted::plan_with(&place.device, sorted::Dims { M: m, K: k, X: experts, G: g, R: g * t }, &place.options).expect("a plan");
-    let input = upload(place, &ids, &[m, k]);
+    let plan = sorted::plan_with(&setup.device, sorted::Dims { M: m, K: k, X: experts, G: g, R: g * t }, &setup.options).expect("a plan");
+    let input = upload(setup, &ids, &[m, k]);
     let (mut counts, mut expert, mut rows, mut at) = (
-        poisoned::<u32>(place, &[experts]),
-        poisoned::<u32>(place, &[g]),
-        poisoned::<u32>(place, &[g * t]),
-        poisoned::<u32>(place, &[m, k]),
+        poisoned::<u32>(setup, &[experts]),
+        poisoned::<u32>(setup, &[g]),
+        poisoned::<u32>(setup, &[g * t]),
+        poisoned::<u32>(setup, &[m, k]),
     );
     plan.run(&input, &mut counts, &mut expert, &mut rows, &mut at).expect("a run");
     let (mut of, mut tokens, mut places) = (Vec::new(), Vec::new(), vec![u32::MAX; ids.len()]);
@@ -322,7 +324,7 @@ fn sorts(place: &Place, [m, k, experts, t]: [u64; 4], seed: u64) {
 }
 
 /// A whole layer beside one that goes token by token in `f64`, with the experts that the device chose. In between it gets other tokens.
-fn layers(place: &Place, [m, h, i, experts, k]: [u64; 5], seed: u64) {
+fn layers(setup: &Setup, [m, h, i, experts, k]: [u64; 5], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (experts, k) = (experts.max(1), k.min(experts.max(1)));
     let g = m * k / GROUP + experts;
@@ -333,16 +335,16 @@ fn layers(place: &Place, [m, h, i, experts, k]: [u64; 5], seed: u64) {
     let dims = moe::Dims { M: m, H: h, X: experts, I: i, K: k, G: g, R: g * GROUP };
     let inputs =
         [(&x, [m, h].as_slice()), (&router, &[experts, h]), (&gate, &[experts, i, h]), (&up, &[experts, i, h]), (&down, &[experts, h, i])]
-            .map(|(data, shape)| upload(place, data, shape));
+            .map(|(data, shape)| upload(setup, data, shape));
     let [a, b, c, d, e] = &inputs;
     let others: Vec<bf16> = x.iter().map(|value| -value).collect();
-    let others = upload(place, &others, &[m, h]);
-    let (weights, ids, y) = agreed(place, seed, |options| {
-        let plan = moe::plan_with(&place.device, dims, options).expect("a plan");
+    let others = upload(setup, &others, &[m, h]);
+    let (weights, ids, y) = agreed(setup, seed, |options| {
+        let plan = moe::plan_with(&setup.device, dims, options).expect("a plan");
         let [first, _, third] = [a, &others, a].map(|x| {
-            let (mut weights, mut ids) = (poisoned::<f32>(place, &[m, k]), poisoned::<u32>(place, &[m, k]));
-            let (mut expert, mut rows) = (poisoned::<u32>(place, &[g]), poisoned::<u32>(place, &[g * GROUP]));
-            let (mut counts, mut y) = (poisoned::<u32>(place, &[experts]), poisoned::<bf16>(place, &[m, h]));
+            let (mut weights, mut ids) = (poisoned::<f32>(setup, &[m, k]), poisoned::<u32>(setup, &[m, k]));
+            let (mut expert, mut rows) = (poisoned::<u32>(setup, &[g]), poisoned::<u32>(setup, &[g * GROUP]));
+            let (mut counts, mut y) = (poisoned::<u32>(setup, &[experts]), poisoned::<bf16>(setup, &[m, h]));
             plan.run(x, b, c, d, e, &mut weights, &mut ids, &mut expert, &mut rows, &mut counts, &mut y).expect("a run");
             let bits = [bits(&weights), bits(&ids), bits(&expert), bits(&rows), bits(&counts), bits(&y)].concat();
             ((weights, ids, y), bits)

@@ -1,4 +1,4 @@
-//! The main loop of a product: stages of the ring go through the tensor cores into a sum.
+//! The main loop of a GEMM: stages of the ring go through the tensor cores into a sum.
 
 use super::Consumer;
 use crate::data::element::{MmaElement, MmaFormat};
@@ -75,7 +75,7 @@ impl Consumer {
         self.multiplied(stage);
     }
 
-    /// One step of two products: see [`Role::mma_pair`](crate::role::Role::mma_pair).
+    /// One step of two GEMMs: see [`Role::mma_pair`](crate::role::Role::mma_pair).
     #[inline(always)]
     pub(super) fn multiply_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
@@ -139,9 +139,9 @@ fn halves(shape: TileShape, group: u32) -> (u32, u32) {
     (a, shape.rows() * ROW_BYTES + b)
 }
 
-/// A consumer that runs the body of a product with one sum, of whatever tile: how the body ends is one code for all products of a kernel.
+/// A consumer that runs the body of a GEMM with one sum, of whatever tile: how the body ends is one code for all GEMMs of a kernel.
 #[cfg(target_arch = "nvptx64")]
-pub struct Product<'a> {
+pub struct GemmConsumer<'a> {
     consumer: &'a mut Consumer,
     shape: TileShape,
     sum: Sum,
@@ -150,11 +150,11 @@ pub struct Product<'a> {
 }
 
 #[cfg(target_arch = "nvptx64")]
-impl<'a> Product<'a> {
-    /// A product of a tile of this shape, which begins.
+impl<'a> GemmConsumer<'a> {
+    /// A GEMM of a tile of this shape, which begins.
     #[inline(always)]
-    pub fn new(consumer: &'a mut Consumer, shape: TileShape) -> Product<'a> {
-        Product { consumer, shape, sum: wgmma_accumulator::begin(), made: false }
+    pub fn new(consumer: &'a mut Consumer, shape: TileShape) -> GemmConsumer<'a> {
+        GemmConsumer { consumer, shape, sum: wgmma_accumulator::begin(), made: false }
     }
 
     /// The body has ended: writes the tile of `task`, which has this shape.
@@ -174,7 +174,7 @@ impl<'a> Product<'a> {
 }
 
 #[cfg(target_arch = "nvptx64")]
-impl Role for Product<'_> {
+impl Role for GemmConsumer<'_> {
     const SHARING: Sharing = Sharing::Loops;
     type Accumulator<const I: usize, const J: usize> = Sum;
 

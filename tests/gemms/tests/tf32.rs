@@ -1,13 +1,13 @@
-//! Products of `f32`, which the tensor cores multiply as tf32: in every form, against f64 and against the rounding that is promised.
+//! GEMMs of `f32`, which the tensor cores multiply as tf32: in every form, against f64 and against the rounding that is promised.
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 mod turned;
 
 use gate::gated;
+use gemms::kernels::{batched_f32, chain_f32, forms_f32, gated_f32, grouped_f32, mixed};
 use maco::{Tensor, bf16};
-use products::kernels::{batched_f32, chain_f32, forms_f32, gated_f32, grouped_f32, mixed};
-use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, bits, exact, kind, near, poisoned, upload};
 use turned::{turned, turned_planes};
 
 on_every_device! {
@@ -69,13 +69,13 @@ fn the_reference_rounds() {
 }
 
 /// Runs all forms, twice, and gives the results.
-fn run(place: &Place, [m, n, k]: [u64; 3], x: &[f32], w: &[f32]) -> Vec<(Tensor<f32>, String)> {
-    let plan = forms_f32::plan_with(&place.device, forms_f32::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (a, b) = (upload(place, x, &[m, k]), upload(place, w, &[n, k]));
-    let (at, bt) = (upload(place, &turned(x, m, k), &[k, m]), upload(place, &turned(w, n, k), &[k, n]));
+fn run(setup: &Setup, [m, n, k]: [u64; 3], x: &[f32], w: &[f32]) -> Vec<(Tensor<f32>, String)> {
+    let plan = forms_f32::plan_with(&setup.device, forms_f32::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (a, b) = (upload(setup, x, &[m, k]), upload(setup, w, &[n, k]));
+    let (at, bt) = (upload(setup, &turned(x, m, k), &[k, m]), upload(setup, &turned(w, n, k), &[k, n]));
     assert!((0..5).all(|call| plan.graph().workload(call).flops == 2 * m * n * k));
     let [first, second] = [(); 2].map(|()| {
-        let mut y: [Tensor<f32>; 5] = std::array::from_fn(|_| poisoned(place, &[m, n]));
+        let mut y: [Tensor<f32>; 5] = std::array::from_fn(|_| poisoned(setup, &[m, n]));
         let [nt, nn, tn, tt, parts] = &mut y;
         plan.run(&a, &at, &b, &bt, nt, nn, tn, tt, parts).expect("a run");
         y
@@ -87,17 +87,17 @@ fn run(place: &Place, [m, n, k]: [u64; 3], x: &[f32], w: &[f32]) -> Vec<(Tensor<
     first.into_iter().zip(second).zip(["linear", "matmul", "matmul_tn", "matmul_tt", "matmul in parts"]).map(named).collect()
 }
 
-fn every_form(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn every_form(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<f32>, Vec<f32>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
     let expected = products(&x, &w, n, k, ROUNDED);
-    for (y, name) in run(place, [m, n, k], &x, &w) {
+    for (y, name) in run(setup, [m, n, k], &x, &w) {
         near(&y, |at| expected(at).0, 0.0, |at| expected(at).1, &name);
     }
 }
 
 /// Rows of the identity pick single elements of `x`, which come back rounded, and no other way; and the other way round.
-fn roundings(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn roundings(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let mut any = |count: u64| -> Vec<f32> {
         let mut number = || match numbers.below(8) {
@@ -116,22 +116,22 @@ fn roundings(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (x, w) = if k > 1 { (finite(x), finite(w)) } else { (x, w) };
     let (row, col) = (|at: usize| at / n as usize, |at: usize| at % n as usize);
     let pick = |data: &[f32], row: usize, of: usize| if k == 0 { 0.0 } else { tf32(data[row * k as usize + of % k as usize]) + 0.0 };
-    for (y, name) in run(place, [m, n, k], &x, &unit(n)) {
+    for (y, name) in run(setup, [m, n, k], &x, &unit(n)) {
         exact(&y, |at| pick(&x, row(at), col(at)), &name);
     }
-    for (y, name) in run(place, [m, n, k], &unit(m), &w) {
+    for (y, name) in run(setup, [m, n, k], &unit(m), &w) {
         exact(&y, |at| pick(&w, col(at), row(at)), &name);
     }
 }
 
-fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn gates(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let mut fill = |count: u64| -> Vec<f32> { (0..count).map(|_| f32::from64(numbers.number(kind(seed)) * 0.25)).collect() };
     let (x, gate, up) = (fill(m * k), fill(n * k), fill(n * k));
-    let plan = gated_f32::plan_with(&place.device, gated_f32::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &gate, &[n, k]), upload(place, &up, &[n, k]));
+    let plan = gated_f32::plan_with(&setup.device, gated_f32::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (a, b, c) = (upload(setup, &x, &[m, k]), upload(setup, &gate, &[n, k]), upload(setup, &up, &[n, k]));
     let [first, second] = [(); 2].map(|()| {
-        let mut y = poisoned::<f32>(place, &[m, n]);
+        let mut y = poisoned::<f32>(setup, &[m, n]);
         plan.run(&a, &b, &c, &mut y).expect("a run");
         y
     });
@@ -142,15 +142,15 @@ fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     assert_eq!(bits(&first), bits(&second), "other bits at the second run");
 }
 
-fn batches(place: &Place, [count, m, n, k]: [u64; 4], seed: u64) {
+fn batches(setup: &Setup, [count, m, n, k]: [u64; 4], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<f32>, Vec<f32>) = (numbers.fill(count * m * k, kind(seed)), numbers.fill(count * n * k, kind(seed)));
-    let plan = batched_f32::plan_with(&place.device, batched_f32::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (a, at) = (upload(place, &x, &[count, m, k]), upload(place, &turned_planes(&x, m, k), &[count, k, m]));
-    let (b, bt) = (upload(place, &w, &[count, n, k]), upload(place, &turned_planes(&w, n, k), &[count, k, n]));
+    let plan = batched_f32::plan_with(&setup.device, batched_f32::Dims { B: count, M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (a, at) = (upload(setup, &x, &[count, m, k]), upload(setup, &turned_planes(&x, m, k), &[count, k, m]));
+    let (b, bt) = (upload(setup, &w, &[count, n, k]), upload(setup, &turned_planes(&w, n, k), &[count, k, n]));
     assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * count * m * n * k));
     let [first, second] = [(); 2].map(|()| {
-        let mut y: [Tensor<f32>; 4] = std::array::from_fn(|_| poisoned(place, &[count, m, n]));
+        let mut y: [Tensor<f32>; 4] = std::array::from_fn(|_| poisoned(setup, &[count, m, n]));
         let [nt, nn, tn, tt] = &mut y;
         plan.run(&a, &at, &b, &bt, nt, nn, tn, tt).expect("a run");
         y
@@ -168,7 +168,7 @@ fn batches(place: &Place, [count, m, n, k]: [u64; 4], seed: u64) {
     }
 }
 
-fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
+fn groups(setup: &Setup, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     let mut numbers = Numbers::new(seed);
     // Also numbers of no expert: the next one, and the largest.
     let expert: Vec<u32> = (0..g).map(|_| [numbers.below(experts + 1) as u32, u32::MAX][usize::from(numbers.below(8) == 0)]).collect();
@@ -177,10 +177,10 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     let x: Vec<f32> = kinds.flat_map(|kind| numbers.fill::<f32>(t * k, kind)).collect();
     let w: Vec<f32> = numbers.fill(experts * n * k, kind(seed));
     let plan =
-        grouped_f32::plan_with(&place.device, grouped_f32::Dims { G: g, T: t, K: k, X: experts, N: n }, &place.options).expect("a plan");
-    let (e, a, b) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &w, &[experts, n, k]));
+        grouped_f32::plan_with(&setup.device, grouped_f32::Dims { G: g, T: t, K: k, X: experts, N: n }, &setup.options).expect("a plan");
+    let (e, a, b) = (upload(setup, &expert, &[g]), upload(setup, &x, &[g, t, k]), upload(setup, &w, &[experts, n, k]));
     let [first, second] = [(); 2].map(|()| {
-        let mut y = poisoned::<f32>(place, &[g, t, n]);
+        let mut y = poisoned::<f32>(setup, &[g, t, n]);
         plan.run(&e, &a, &b, &mut y).expect("a run");
         y
     });
@@ -198,15 +198,15 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     assert_eq!(bits(&first), bits(&second), "other bits at the second run");
 }
 
-/// Results are not rounded to tf32, but are when the next product reads them.
-fn chains(place: &Place, [m, n, h]: [u64; 3], seed: u64) {
+/// Results are not rounded to tf32, but are when the next GEMM reads them.
+fn chains(setup: &Setup, [m, n, h]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let k = 1 + numbers.below(70);
     let (x, up, down): (Vec<f32>, Vec<f32>, Vec<f32>) =
         (numbers.fill(m * k, Kind::Plain), numbers.fill(h * k, Kind::Plain), numbers.fill(h * n, kind(seed)));
-    let plan = chain_f32::plan_with(&place.device, chain_f32::Dims { M: m, K: k, H: h, N: n }, &place.options).expect("a plan");
-    let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &up, &[h, k]), upload(place, &down, &[h, n]));
-    let (mut hidden, mut y) = (poisoned::<f32>(place, &[m, h]), poisoned::<f32>(place, &[m, n]));
+    let plan = chain_f32::plan_with(&setup.device, chain_f32::Dims { M: m, K: k, H: h, N: n }, &setup.options).expect("a plan");
+    let (a, b, c) = (upload(setup, &x, &[m, k]), upload(setup, &up, &[h, k]), upload(setup, &down, &[h, n]));
+    let (mut hidden, mut y) = (poisoned::<f32>(setup, &[m, h]), poisoned::<f32>(setup, &[m, n]));
     plan.run(&a, &b, &c, &mut hidden, &mut y).expect("a run");
     let expected = products(&x, &up, h, k, ROUNDED);
     near(&hidden, |at| expected(at).0.max(0.0), 0.0, |at| expected(at).1, "hidden");
@@ -218,15 +218,15 @@ fn chains(place: &Place, [m, n, h]: [u64; 3], seed: u64) {
 }
 
 /// Operands of one element, results of another.
-fn elements(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn elements(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
     let mut fill = |count: u64| -> Vec<f32> { numbers.fill(count, Kind::Plain) };
     let (a, v, u) = (fill(m * k), fill(n * k), fill(n * k));
-    let plan = mixed::plan_with(&place.device, mixed::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    let (b, c) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
-    let [d, e, f] = [(&a, m), (&v, n), (&u, n)].map(|(data, rows)| upload(place, &turned(data, rows, k), &[k, rows]));
-    let (mut y, mut z) = (poisoned::<f32>(place, &[m, n]), poisoned::<bf16>(place, &[m, n]));
+    let plan = mixed::plan_with(&setup.device, mixed::Dims { M: m, K: k, N: n }, &setup.options).expect("a plan");
+    let (b, c) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[n, k]));
+    let [d, e, f] = [(&a, m), (&v, n), (&u, n)].map(|(data, rows)| upload(setup, &turned(data, rows, k), &[k, rows]));
+    let (mut y, mut z) = (poisoned::<f32>(setup, &[m, n]), poisoned::<bf16>(setup, &[m, n]));
     plan.run(&b, &c, &d, &e, &f, &mut y, &mut z).expect("a run");
     let expected = products(&x, &w, n, k, 0.0);
     near(&y, |at| expected(at).0, 0.0, |at| expected(at).1, &format!("bf16 to f32 {m} × {n} × {k}"));

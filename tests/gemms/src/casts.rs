@@ -1,4 +1,4 @@
-//! Products in every form whose results are of another element than their operands.
+//! GEMMs in every form whose results are of another element than their operands.
 use maco::prelude::*;
 
 /// `bf16` that becomes `f32`, of operands that are stored in four ways.

@@ -1,7 +1,7 @@
-//! Products in every form, of many matrices, and of groups of rows that data gives to experts.
+//! GEMMs in every form, of many matrices, and of groups of rows that data gives to experts.
 use maco::prelude::*;
 
-/// The same product of operands that are stored in four ways.
+/// The same GEMM of operands that are stored in four ways.
 #[maco::megakernel]
 pub fn forms(
     x: In<bf16, M, K>,
@@ -203,7 +203,7 @@ pub fn grouped_f32(expert: In<u32, G>, x: In<f32, G, T, K>, w: In<f32, X, N, K>,
     grouped_linear(expert, x, w, y);
 }
 
-/// Two products whose results `f32` keeps whole: the second one reads what the first one has written.
+/// Two GEMMs whose results `f32` keeps whole: the second one reads what the first one has written.
 #[maco::megakernel]
 pub fn chain_f32(x: In<f32, M, K>, up: In<f32, H, K>, down: In<f32, H, N>, hidden: Out<f32, M, H>, y: Out<f32, M, N>) {
     linear(x, up, hidden).then(relu);
@@ -225,7 +225,7 @@ pub fn wide(
     cta.store(acc, y);
 }
 
-/// Products of one element with results of another, and a pair of products whose weights are contracted along their rows.
+/// GEMMs of one element with results of another, and a pair of GEMMs whose weights are contracted along their rows.
 #[maco::task(tile(i = 64 | 128, j = 128))]
 pub fn both(
     cta: &mut Cta,

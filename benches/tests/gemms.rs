@@ -1,4 +1,4 @@
-//! The products and layers that are measured compute what sums in `f64` say, on the CPU.
+//! The GEMMs and layers that are measured compute what sums in `f64` say, on the CPU.
 
 use benches::decode::{LAYERS, layers};
 use benches::kernels::{self, CALLS};
@@ -14,12 +14,12 @@ fn numbers(tensor: &Tensor<bf16>) -> Vec<f64> {
 }
 
 /// x · wᵀ of rows of K.
-fn product(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
+fn gemm(x: &[f64], w: &[f64], k: usize) -> Vec<f64> {
     x.chunks(k).flat_map(|x| w.chunks(k).map(move |w| x.iter().zip(w).map(|(a, b)| a * b).sum())).collect()
 }
 
-/// Runs a plan of many products on operands that take turns.
-fn products(device: &Device, plan: &Plan, m: u64, n: u64, k: u64) {
+/// Runs a plan of many GEMMs on operands that take turns.
+fn gemms(device: &Device, plan: &Plan, m: u64, n: u64, k: u64) {
     let some = |rows: u64| (0..SETS as u64).map(|seed| random(device, rows, k, seed + 1, 1.0).unwrap()).collect::<Vec<_>>();
     let (x, w) = (some(m), some(n));
     let mut y: Vec<Tensor<bf16>> = (0..CALLS).map(|_| device.zeros([m, n]).unwrap()).collect();
@@ -31,7 +31,7 @@ fn products(device: &Device, plan: &Plan, m: u64, n: u64, k: u64) {
     }
     plan.run(of(of(Arguments::new(), &x), &w).tensors_mut(&mut y)).unwrap();
     for (call, y) in y.iter().enumerate() {
-        let expected = product(&numbers(&x[call % SETS]), &numbers(&w[call % SETS]), k as usize);
+        let expected = gemm(&numbers(&x[call % SETS]), &numbers(&w[call % SETS]), k as usize);
         let error = error(&y.download().unwrap(), &expected);
         assert!(error < 3e-3, "call {call}: {error}");
     }
@@ -42,9 +42,9 @@ fn every_call_has_operands_of_its_own() {
     let device = Device::cpu_with(2);
     let (n, k) = (40, 96);
     for m in [5, 24] {
-        let plan = kernels::products::plan(&device, kernels::products::Dims { M: m, N: n, K: k }).unwrap();
+        let plan = kernels::gemms::plan(&device, kernels::gemms::Dims { M: m, N: n, K: k }).unwrap();
         assert_eq!(plan.waves(), 1);
-        products(&device, &plan, m, n, k);
+        gemms(&device, &plan, m, n, k);
     }
 }
 
@@ -58,8 +58,8 @@ fn the_mlp_has_a_gelu_between() {
     let plan = kernels::mlp::plan(&device, kernels::mlp::Dims { M: m, K: k, H: h }).unwrap();
     plan.run(&x, &up, &down, &mut y).unwrap();
     let gelu = |v: f64| 0.5 * v * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (v + 0.044715 * v.powi(3))).tanh());
-    let hidden: Vec<f64> = product(&numbers(&x), &numbers(&up), k as usize).into_iter().map(gelu).collect();
-    let expected = product(&hidden, &numbers(&down), h as usize);
+    let hidden: Vec<f64> = gemm(&numbers(&x), &numbers(&up), k as usize).into_iter().map(gelu).collect();
+    let expected = gemm(&hidden, &numbers(&down), h as usize);
     let error = error(&y.download().unwrap(), &expected);
     assert!(error < 5e-3, "{error}");
 }

@@ -1,4 +1,4 @@
-//! What a gated product may give, by its two sums.
+//! What a gated GEMM may give, by its two sums.
 
 /// silu(gate) · up, and what it may be off: of either sum there is what it may be off, too. Where one of them is infinite and the other may have
 /// either sign, or be 0, there is no one answer, so that whatever is `found` is right if it is not finite.

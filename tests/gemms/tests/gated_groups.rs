@@ -1,12 +1,12 @@
-//! Gated products of groups of rows with experts that data names, of every element, against f64.
+//! Gated GEMMs of groups of rows with experts that data names, of every element, against f64.
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
 use gate::gated;
+use gemms::kernels::{grouped_gated_bf16, grouped_gated_f16, grouped_gated_f32};
 use maco::{Tensor, bf16, f16};
-use products::kernels::{grouped_gated_bf16, grouped_gated_f16, grouped_gated_f32};
-use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, bits, kind, near, poisoned, upload};
 
 on_every_device! {
     of_bf16 up to [5, 130, 200, 130, 4], edges GROUPS;
@@ -23,12 +23,12 @@ const ROUNDED: f64 = 1.001 / 1024.0;
 
 macro_rules! of {
     ($($name:ident: $kernel:ident of $E:ty, off by $unit:expr;)*) => {$(
-        fn $name(place: &Place, sizes: [u64; 5], seed: u64) {
+        fn $name(setup: &Setup, sizes: [u64; 5], seed: u64) {
             let [g, t, n, k, experts] = sizes;
             let dims = $kernel::Dims { G: g, T: t, K: k, X: experts, N: n };
-            let plan = $kernel::plan_with(&place.device, dims, &place.options).expect("a plan");
+            let plan = $kernel::plan_with(&setup.device, dims, &setup.options).expect("a plan");
             assert_eq!(plan.graph().workload(0).flops, 4 * g * t * n * k);
-            check::<$E>(place, sizes, seed, $unit, |expert, [x, gate, up], y| {
+            check::<$E>(setup, sizes, seed, $unit, |expert, [x, gate, up], y| {
                 plan.run(expert, x, gate, up, y).expect("a run");
             });
         }
@@ -42,7 +42,7 @@ of! {
 
 /// Runs twice; `unit` is what a product of two numbers may be off, relative.
 fn check<E: Number>(
-    place: &Place,
+    setup: &Setup,
     [g, t, n, k, experts]: [u64; 5],
     seed: u64,
     unit: f64,
@@ -56,10 +56,10 @@ fn check<E: Number>(
     let kinds = expert.iter().map(|&expert| if u64::from(expert) < experts { kind(seed) } else { Kind::Plain });
     let x: Vec<E> = kinds.flat_map(|kind| fill(t * k, kind)).collect();
     let (gate, up) = (fill(experts * n * k, kind(seed)), fill(experts * n * k, kind(seed)));
-    let (names, a) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]));
-    let [b, c] = [&gate, &up].map(|weights| upload(place, weights, &[experts, n, k]));
+    let (names, a) = (upload(setup, &expert, &[g]), upload(setup, &x, &[g, t, k]));
+    let [b, c] = [&gate, &up].map(|weights| upload(setup, weights, &[experts, n, k]));
     let [first, second] = [(); 2].map(|()| {
-        let mut y = poisoned::<E>(place, &[g, t, n]);
+        let mut y = poisoned::<E>(setup, &[g, t, n]);
         run(&names, [&a, &b, &c], &mut y);
         y
     });

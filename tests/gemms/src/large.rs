@@ -1,4 +1,4 @@
-//! Products of matrices that are made on the device: each is a column times a row, so that any element is known without the others.
+//! GEMMs of matrices that are made on the device: each is a column times a row, so that any element is known without the others.
 use maco::prelude::*;
 
 /// y = column · rowᵀ.
@@ -18,7 +18,7 @@ pub fn outers(
     cta.generate((columns, row), y, |(columns, row), i, j| columns.at(0, i) * row.at(0, j))
 }
 
-/// A product as it is, and with a matrix added; the sums of their rows look at all elements.
+/// A GEMM as it is, and with a matrix added; the sums of their rows look at all elements.
 #[maco::megakernel]
 pub fn whole(
     a: In<f32, M>,
