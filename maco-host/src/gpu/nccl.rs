@@ -206,22 +206,26 @@ impl NcclCommunicator {
 
 impl Drop for NcclCommunicator {
     fn drop(&mut self) {
-        // Ranks end at different times, and `ncclCommDestroy` would wait for the others. Nothing of it is running: plans have it while they live.
-        self.abort();
+        // Ranks end at different times, and `ncclCommDestroy` would wait for the others. Nothing of it is running, and no graph has any of it: plans have it while they live.
+        // What is freed behind this would wait for kernels of others, which wait for this rank.
+        end(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Ends a communicator and what of it still runs, without waiting for that: graphs of users may have some of its calls, and NCCL waits until none has.
+fn abort(state: &mut Connection) {
+    let mut taken = Connection { raw: std::mem::replace(&mut state.raw, std::ptr::null_mut()), number: 0 };
+    if !taken.raw.is_null() {
+        std::thread::spawn(move || end(&mut taken));
     }
 }
 
 /// Ends a communicator and what of it still runs; no other rank is waited for.
-fn abort(state: &mut Connection) {
+fn end(state: &mut Connection) {
     let raw = std::mem::replace(&mut state.raw, std::ptr::null_mut());
     if let (false, Ok(library)) = (raw.is_null(), library()) {
-        let raw = Connection { raw, number: 0 };
-        // It ends kernels at once, and returns when no graph has any of them: those of users may live for long.
-        std::thread::spawn(move || {
-            let raw = raw;
-            // SAFETY: a live communicator, which nobody else has: it is gone from its place.
-            let _ = unsafe { library.comm_abort(raw.raw) };
-        });
+        // SAFETY: a live communicator, which nobody else has: it is gone from where it was.
+        let _ = unsafe { library.comm_abort(raw) };
     }
 }
 
