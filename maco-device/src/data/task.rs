@@ -133,7 +133,7 @@ impl Task {
     #[inline(always)]
     pub(crate) fn tensor_maps(self) -> u64 {
         // SAFETY: `new` promises a live launch.
-        unsafe { (*self.launch).maps }
+        unsafe { (*self.launch).tensor_maps }
     }
 
     /// The task's RMSNorm prologue, if it has one.

@@ -38,7 +38,7 @@ impl TileShape {
 
     /// Where warpgroup `group` stores what of its columns begins with `column`: row and column from the tile's origin.
     #[inline(always)]
-    pub const fn place(self, group: u32, column: u32) -> (i32, i32) {
+    pub const fn position(self, group: u32, column: u32) -> (i32, i32) {
         if self.tall { ((group * 64) as i32, column as i32) } else { (0, (group * (self.columns() / 2) + column) as i32) }
     }
 }
@@ -67,7 +67,7 @@ mod tests {
             for group in 0..2 {
                 for row in 0..64 {
                     for column in 0..shape.own_columns() {
-                        let (down, across) = shape.place(group, column);
+                        let (down, across) = shape.position(group, column);
                         let at = (down as usize + row) * columns + across as usize;
                         assert!(!std::mem::replace(&mut seen[at], true), "{rows}x{columns}: {row} {column} of {group}");
                     }

@@ -62,13 +62,13 @@ const fn reduces_from_ring<X: Element>(cols: usize) -> bool {
 #[inline(always)]
 pub unsafe fn fetch_columns<E: Element, const R: usize, const C: usize>(
     ring: &mut Ring,
-    maps: &mut TensorMapCache,
+    tensor_maps: &mut TensorMapCache,
     x: Tile<E, R, C>,
     task: Task,
 ) {
     if const { reduces_from_ring::<E>(C) } {
         // SAFETY: passed on from the caller.
-        unsafe { fetch(ring, maps, x, task) };
+        unsafe { fetch(ring, tensor_maps, x, task) };
     }
 }
 
@@ -77,11 +77,16 @@ pub unsafe fn fetch_columns<E: Element, const R: usize, const C: usize>(
 /// # Safety
 /// Called by the loader thread, in the same order as consumers call [`SimtConsumer::tma_columns`] or [`SimtConsumer::tma_transpose`].
 #[inline(always)]
-pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut TensorMapCache, x: Tile<E, R, C>, task: Task) {
+pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(
+    ring: &mut Ring,
+    tensor_maps: &mut TensorMapCache,
+    x: Tile<E, R, C>,
+    task: Task,
+) {
     if !comes_through_ring(x, task) {
         return;
     }
-    let (map, rows) = (maps.get::<0>(x.view.map), x.rows());
+    let (map, rows) = (tensor_maps.get::<0>(x.view.map), x.rows());
     let mut row = 0;
     while row < rows {
         // SAFETY: the plan gave the operand a tensor map of boxes of one panel; the stage has space for all panels, and expects them, also what of them is

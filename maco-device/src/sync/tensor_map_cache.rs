@@ -68,17 +68,17 @@ mod tests {
 
     #[test]
     fn a_task_fences_each_of_its_maps_once() {
-        let mut maps = Asked(TensorMapCache::new(0));
+        let mut tensor_maps = Asked(TensorMapCache::new(0));
         // Calls of three maps each, step after step.
         for first in [0, 3, 27, 33, 1000, 65_000] {
             for step in 0..5 {
-                let known = [maps.knows::<0>(first), maps.knows::<1>(first + 1), maps.knows::<2>(first + 2)];
+                let known = [tensor_maps.knows::<0>(first), tensor_maps.knows::<1>(first + 1), tensor_maps.knows::<2>(first + 2)];
                 assert_eq!(known, [step > 0; 3], "maps from {first} on, step {step}");
             }
         }
         // The first ones are remembered for good, of the others the last one of each operand.
-        assert_eq!([0, 29, 27, 28, 29].map(|index| maps.knows::<0>(index)), [true; 5]);
-        assert_eq!([65_000, 65_000, 33, 65_000].map(|index| maps.knows::<0>(index)), [false, true, false, false]);
-        assert_eq!([65_001, 65_001].map(|index| maps.knows::<1>(index)), [true; 2]);
+        assert_eq!([0, 29, 27, 28, 29].map(|index| tensor_maps.knows::<0>(index)), [true; 5]);
+        assert_eq!([65_000, 65_000, 33, 65_000].map(|index| tensor_maps.knows::<0>(index)), [false, true, false, false]);
+        assert_eq!([65_001, 65_001].map(|index| tensor_maps.knows::<1>(index)), [true; 2]);
     }
 }

@@ -73,7 +73,7 @@ struct LaunchState {
 struct Bound {
     tables: Tables,
     /// What copies read and write, in the order of the tables.
-    maps: Vec<TensorMap>,
+    tensor_maps: Vec<TensorMap>,
 }
 
 /// Memory of a plan's records.
@@ -205,7 +205,7 @@ impl Executor {
             Some((key, bound)) if key.matches(core, arguments) => bound.clone(),
             _ => {
                 let (key, tables) = core.bind(arguments, self.memory.arena.address())?;
-                let bound = Arc::new(Bound { maps: tables.maps.iter().map(modelled).collect(), tables });
+                let bound = Arc::new(Bound { tensor_maps: tables.tensor_maps.iter().map(modelled).collect(), tables });
                 turn.bound.insert((key, bound)).1.clone()
             }
         };
@@ -285,14 +285,14 @@ impl Executor {
     }
 
     /// What a worker reads.
-    fn launch(&self, core: &PlanCore, Bound { tables, maps }: &Bound, code: &TaskTables) -> Launch {
+    fn launch(&self, core: &PlanCore, Bound { tables, tensor_maps }: &Bound, code: &TaskTables) -> Launch {
         let (lowered, memory) = (&core.lowered, &self.memory);
         let rings = memory.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
         Launch {
             descriptors: code.descriptors.as_ptr() as u64,
             starts: code.starts.as_ptr() as u64,
             views: tables.views.as_ptr() as u64,
-            maps: maps.as_ptr() as u64,
+            tensor_maps: tensor_maps.as_ptr() as u64,
             scalars: tables.scalars.as_ptr() as u64,
             overflow: code.overflow.as_ptr() as u64,
             state: memory.state.address(),

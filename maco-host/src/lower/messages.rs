@@ -190,7 +190,7 @@ impl PlanMessages {
     }
 
     /// How many tensor maps [`PlanMessages::write`] adds.
-    pub(super) fn maps(&self) -> usize {
+    pub(super) fn tensor_maps(&self) -> usize {
         self.pushed.len() * 2 * self.ranks as usize
     }
 
@@ -205,14 +205,14 @@ impl PlanMessages {
         }
         for pushed in &self.pushed {
             let messages = Messages { offset: places.offset + pushed.messages.offset, ..pushed.messages };
-            let first = MapIndex::new(tables.maps.len() as u32, true);
+            let first = MapIndex::new(tables.tensor_maps.len() as u32, true);
             tables.views[pushed.at] = ViewEntry::pushed(PushedTiles::new(messages, first.index(), pushed.tile, pushed.to_owner));
             for parity in 0..2 {
                 let of = |rank: u32| match places.bases.get(rank as usize) {
                     Some(base) => pushed.map(base + places.offset, places.rank, parity),
                     None => TensorMapRequest::nothing(pushed.element),
                 };
-                tables.maps.extend((0..self.ranks).map(of));
+                tables.tensor_maps.extend((0..self.ranks).map(of));
             }
         }
     }
@@ -349,10 +349,10 @@ mod tests {
             assert_eq!((pushed.messages(), pushed.to_owner), (Messages { first: 0, ..messages }, u16::from(two_shot)));
             assert_eq!(([pushed.rows, pushed.cols], pushed.along), ([64, 256], 2));
             // Behind the maps of tensors, as many as were counted.
-            assert_eq!((pushed.map as usize + 6, tables.maps.len()), (tables.maps.len(), lowered.table_sizes().1));
+            assert_eq!((pushed.map as usize + 6, tables.tensor_maps.len()), (tables.tensor_maps.len(), lowered.table_sizes().1));
             for parity in 0..2 {
                 for (rank, base) in bases.iter().enumerate() {
-                    let map = &tables.maps[pushed.map as usize + 3 * parity + rank];
+                    let map = &tables.tensor_maps[pushed.map as usize + 3 * parity + rank];
                     assert_eq!(map.address, base + messages.message(parity as u32, 1, 0));
                     assert_eq!((map.extents, map.strides[0]), ([256, 8 * 64, 1], 512));
                 }
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(Part::decode(of(1).split.into()), Part { part: 1, parts });
             // Without ranks yet the tables have the same sizes.
             let none = lowered.bind(&plan.graph, 0x100_000, MessagePlaces::default(), &arguments, &[], true).unwrap();
-            assert_eq!((none.maps.len(), none.views.len()), (tables.maps.len(), tables.views.len()));
+            assert_eq!((none.tensor_maps.len(), none.views.len()), (tables.tensor_maps.len(), tables.views.len()));
         }
     }
 }

@@ -364,7 +364,7 @@ impl Tables {
             descriptors: self.descriptors.as_ptr() as u64,
             starts: self.starts.as_ptr() as u64,
             views: views.as_ptr() as u64,
-            maps: 0,
+            tensor_maps: 0,
             scalars: 0,
             overflow: self.overflow.as_ptr() as u64,
             state: 0,
