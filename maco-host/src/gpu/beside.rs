@@ -11,7 +11,6 @@ use cudarc::driver::sys::{self, CUstreamWaitValue_flags};
 use maco_abi::{Gates, View};
 use maco_ranks::Group;
 
-use super::capture::Capture;
 use super::context::Context;
 use super::driver;
 use super::events::EventHandle;
@@ -229,26 +228,18 @@ impl Beside {
         launch: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let context = &self.context;
-        // SAFETY: a live stream, as the caller promises.
-        let captured = unsafe { Capture::of(context, stream)? }.is_some();
         let (begin, end) = (EventHandle::new(context)?, EventHandle::new(context)?);
-        let gates = Gates::new(self.gates.address(), chunks.len() as u32);
         // SAFETY: (of all) live streams of the context and live gates; the caller promises the rest.
         unsafe {
             begin.record(context, stream)?;
             begin.hold(context, self.stream)?;
-            // A graph begins what was put into it first: else its first chunk would come some 100 µs late. On a stream the kernel need not wait for the host.
-            if captured {
-                self.queue(chunks)?;
-                launch()?;
-            } else {
-                launch()?;
-                self.queue(chunks)?;
-            }
+            // The kernel is first also in a graph: behind a node that waits for one of its words it might not begin.
+            launch()?;
+            self.queue(chunks)?;
             end.record(context, self.stream)?;
             end.hold(context, stream)?;
-            // All tasks have seen it.
-            (0..gates.count).try_for_each(|n| self.write(stream, gates.done(n), 0))
+            // All tasks and the stream have seen them.
+            self.gates.clear_on(stream)
         }
     }
 
@@ -263,7 +254,6 @@ impl Beside {
             unsafe {
                 self.wait(gates.ready(n))?;
                 self.nccl.exchange(chunk, self.stream).map_err(|what| self.failed(&what))?;
-                self.write(self.stream, gates.ready(n), 0)?;
                 self.write(self.stream, gates.done(n), 1)?;
             }
         }
