@@ -1,6 +1,5 @@
 //! A tensor-parallel layer of a transformer: attention and a gated feed-forward layer, each with its norm in front and its residual behind. Each rank has `H`
 //! heads and `F` columns of the feed-forward layer. Sizes are those of one rank: `B` sequences of `T` tokens, heads of `D` elements, a model `K` wide.
-use maco::math::exp;
 use maco::prelude::*;
 
 /// y = x, plane by plane of any strides: heads into planes of their own, and back.
@@ -24,23 +23,10 @@ pub fn project(
     cta.store(acc, y);
 }
 
-/// y = softmax(x + mask) along each row, with the same mask for all planes. A mask of negative infinity takes an element out, and one of each row stays.
-///
-/// The sum is rounded to E. The library's [`softmax`] has no mask.
-#[maco::task(tile(p = 1, i = 8), E in [bf16, f16])]
-pub fn masked_softmax(
-    cta: &mut Cta,
-    #[read(p, i, ..)] x: Tensor<E, P, T, S>,
-    #[read(i, ..)] mask: Tensor<E, T, S>,
-    #[write(p, i, ..)] y: Tensor<E, P, T, S>,
-) {
-    cta.rows((x, mask), y, |(x, mask), y| {
-        y.zip((x, mask), |(v, m)| v + m);
-        let masked = y.read();
-        let max = masked.max(|v| v);
-        let factor = 1.0 / masked.sum(|v| exp(v - max));
-        y.map(|v| exp(v - max) * factor);
-    })
+/// x += mask in every plane, in place. Of scores a mask of negative infinity takes an element out.
+#[maco::task(tile(p = 1, i = 4 | 16 | 64, j = 1024), E in [bf16, f16])]
+pub fn masked(cta: &mut Cta, #[update(p, i, j)] x: Tensor<E, P, T, S>, #[read(i, j)] mask: Tensor<E, T, S>) {
+    cta.zip((x, mask), x, |(x, mask)| x + mask)
 }
 
 /// y = x₁ + down · (silu(gate · h₂) · (up · h₂)), where h₂ = rmsnorm(x₁), x₁ = x + out · attention(h₁), h₁ = rmsnorm(x).
@@ -79,12 +65,13 @@ pub fn layer(
     let v = temp::<bf16, { H * B * T }, D>();
     project(h, qkv[2], v.split(0, H));
 
-    let scores = temp::<bf16, { H * B }, T, T>();
-    batched_linear(q.split(0, H * B), k.split(0, H * B), scores).then(scale(by));
-    let shares = temp::<bf16, { H * B }, T, T>();
-    masked_softmax(scores, mask, shares);
+    let scores = temp::<bf16, { H * B * T }, T>();
+    batched_linear(q.split(0, H * B), k.split(0, H * B), scores.split(0, H * B)).then(scale(by));
+    masked(scores.split(0, H * B), mask);
+    let shares = temp::<bf16, { H * B * T }, T>();
+    softmax(scores, shares);
     let mixed = temp::<bf16, { H * B * T }, D>();
-    batched_matmul(shares, v.split(0, H * B), mixed.split(0, H * B));
+    batched_matmul(shares.split(0, H * B), v.split(0, H * B), mixed.split(0, H * B));
     let heads = temp::<bf16, { B * T }, { H * D }>().shard(1);
     planes(mixed.split(0, H), heads.split(1, H).swap(0, 1)); // beside each other, as the columns of `out`
 
