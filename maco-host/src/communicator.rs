@@ -37,7 +37,8 @@ impl Communicator {
         Communicator::of(Group::single())
     }
 
-    /// The ranks of the job that this process belongs to, when all are there: those of `maco launch -n 4 -- program`, or of `torchrun`.
+    /// The ranks of the job that this process belongs to, when all are there: those of `maco launch -n 4 -- program`, of `torchrun`,
+    /// `mpirun` or `srun`.
     ///
     /// # Errors
     /// MACO0093 for a variable that is missing or wrong, MACO0094 and MACO0095 when ranks do not meet within 60 s, which `MACO_DEADLINE_SCALE` multiplies;
@@ -45,6 +46,11 @@ impl Communicator {
     pub fn from_env() -> Result<Communicator, Error> {
         let deadline = Duration::from_nanos(deadline_ns(DEADLINE)?);
         Ok(Communicator::of(Group::join(Job::from_env()?, deadline)?))
+    }
+
+    /// Whether a launcher has started this process as a rank, for [`Communicator::from_env`]: `maco launch`, `torchrun`, `mpirun` or `srun`.
+    pub fn is_launched() -> bool {
+        Job::is_launched()
     }
 
     /// Runs `run` on `ranks` threads of this process, each of them a rank, and returns what they return in the order of ranks. A panic of one goes on

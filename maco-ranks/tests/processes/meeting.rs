@@ -54,6 +54,42 @@ fn torchruns_variables_suffice_on_one_host() {
     }
 }
 
+/// Three ranks of a launcher whose variables these are; `#` is the rank.
+fn launched(case: &str, variables: &[(&str, &str)]) {
+    let base = tempfile::tempdir().unwrap();
+    let ranks = (0..3).map(|rank: u32| {
+        let mut command = crate::rank_command(case);
+        command.env("XDG_RUNTIME_DIR", base.path()).env_remove("MACO_JOB_FOLDER").env_remove("RANK");
+        command.envs(variables.iter().map(|(variable, value)| (variable, value.replace('#', &rank.to_string()))));
+        command.spawn().unwrap()
+    });
+    fine(&ends(ranks.collect()));
+    nothing_left(base.path());
+}
+
+#[test]
+fn variables_of_mpi_and_slurm_suffice_on_one_host() {
+    let (rank, ranks) = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+    let (local_rank, local_ranks) = ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+    launched("all", &[(rank, "#"), (ranks, "3"), (local_rank, "#"), (local_ranks, "3"), ("PMIX_NAMESPACE", "prterun-here-12@1")]);
+    let port = ("MASTER_PORT", "29500");
+    launched("all", &[("PMI_RANK", "#"), ("PMI_SIZE", "3"), ("MPI_LOCALRANKID", "#"), ("MPI_LOCALNRANKS", "3"), port]);
+    let (job, step, tasks) = (("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "0"), "SLURM_STEP_TASKS_PER_NODE");
+    launched(
+        "all",
+        &[("SLURM_PROCID", "#"), ("SLURM_NTASKS", "3"), ("SLURM_LOCALID", "#"), ("SLURM_NODEID", "0"), (tasks, "3"), job, step],
+    );
+}
+
+#[test]
+fn tasks_of_slurm_on_several_hosts_meet_on_the_first() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let (job, step, tasks) = (("SLURM_JOB_ID", "12"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_TASKS_PER_NODE", "1(x3)"));
+    let place = [("SLURM_LOCALID", "0"), ("SLURM_NODEID", "#"), ("SLURM_STEP_NODELIST", "127.0.0.[1-3]")];
+    let meeting = [("SLURM_PROCID", "#"), ("SLURM_NTASKS", "3"), ("MACO_PORT", &*port), ("MACO_TOKEN", crate::TOKEN)];
+    launched("tcp", &[&meeting[..], &place, &[job, step, tasks]].concat());
+}
+
 #[test]
 fn a_folder_that_others_enter_is_refused_by_all() {
     let rendezvous = Rendezvous::folder();
