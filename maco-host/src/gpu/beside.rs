@@ -93,6 +93,11 @@ impl Beside {
         })
     }
 
+    /// The ranks.
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
     /// Address of the gates.
     pub(crate) fn gates(&self) -> u64 {
         self.gates.address()

@@ -4,11 +4,13 @@ mod support;
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use std::{env, process, thread};
 
-use maco::{Arguments, CudaGraph, PlanOptions, Stream, Tensor, bf16};
+use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Schedule, Stream, Tensor, bf16};
 use ranks::beside::summed;
 use ranks::collectives::every_by_nccl;
-use support::{Value, World, everywhere, number, numbers, short};
+use support::rendezvous::{Rendezvous, ends};
+use support::{Value, World, alone, are_there, at_most, everywhere, launched, number, numbers, short};
 
 everywhere!(launches, every);
 
@@ -202,4 +204,76 @@ fn gpu_a_rank_that_does_not_come() {
             case.check(world, launch, "behind it");
         }
     });
+}
+
+/// Of launches in which a rank is killed.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// A rank of the test below: one of them is killed while NCCL exchanges for its launches.
+#[test]
+#[ignore = "is what another test starts"]
+fn rank_program() {
+    let Ok(killed) = env::var("KILLED") else { return };
+    let result = Communicator::from_env().and_then(|communicator| {
+        let device = Device::gpu(communicator.local_rank())?;
+        let options = PlanOptions::new().communicator(communicator.clone()).deadline(DEADLINE).schedule(Schedule::Static);
+        let world = World { communicator: communicator.clone(), device, options, pushes: false };
+        let mut case = Case::new(&world, &world.options);
+        case.fill(&world, 0);
+        (0..5).try_for_each(|_| case.run())?;
+        case.check(&world, 0, "before");
+        communicator.barrier()?;
+        if communicator.rank().to_string() == killed {
+            thread::spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                // As by SIGKILL: no farewell.
+                process::abort();
+            });
+        }
+        let begin = Instant::now();
+        let error = loop {
+            if let Err(error) = case.run() {
+                break error;
+            }
+            assert!(begin.elapsed() < 10 * DEADLINE, "nobody is missed");
+        };
+        println!("<said>after {} ms</said>", begin.elapsed().as_millis());
+        drop(case);
+        // The device works on.
+        let alone = World { communicator: Communicator::single(), options: PlanOptions::new(), ..world };
+        let mut case = Case::new(&alone, &alone.options.clone().communicator(alone.communicator.clone()));
+        case.fill(&alone, 1);
+        case.run()?;
+        case.check(&alone, 1, "alone");
+        println!("<said>works on</said>");
+        Err(error)
+    });
+    launched(result);
+}
+
+/// The survivor says which rank is gone, within the deadline and the time that NCCL has to end, and its GPU works on.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_killed_rank_is_named() {
+    let _alone = alone();
+    if !are_there(2) {
+        return;
+    }
+    for killed in 0..2u32 {
+        let rendezvous = Rendezvous::new();
+        let children = (0..2).map(|rank| {
+            let mut command = rendezvous.rank("rank_program", rank, 2);
+            command.env("KILLED", killed.to_string()).spawn().unwrap()
+        });
+        let ended = ends(children.collect());
+        rendezvous.nothing_left();
+        let (code, text) = &ended[1 - killed as usize];
+        assert!(ended[killed as usize].0.is_none(), "{:?}", ended[killed as usize]);
+        let after = text.split("<said>after ").nth(1).and_then(|rest| rest.split(" ms").next());
+        let after = after.map(|ms| Duration::from_millis(ms.parse().unwrap()));
+        // Gates are opened at the deadline, and NCCL is ended two seconds later.
+        assert!(after.is_some_and(|after| after < at_most(DEADLINE) + Duration::from_secs(2)), "{text}");
+        let named = format!("MACO0095: rank {killed} is gone");
+        assert!(*code == Some(1) && text.contains("<said>works on</said>") && text.contains(&named), "{text}");
+    }
 }
