@@ -3,12 +3,14 @@
 //! Checks do not belong here: the builder records what was asked, and [`TaskGraph::compile`] runs the rules that const evaluation runs
 //! over a megakernel, with the same codes.
 
+mod collectives;
+
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use maco_device::{bf16, f16};
 use maco_graph::plan;
-use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, View};
+use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
 use maco_host::{Arguments, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
 
 use crate::tasks;
@@ -86,6 +88,7 @@ struct Declared {
     kind: Kind,
     element: Element,
     shape: Vec<u64>,
+    placement: Placement,
 }
 
 struct Call {
@@ -94,6 +97,8 @@ struct Call {
     tile: Option<Vec<u32>>,
     split: Option<u32>,
     drain: bool,
+    priority: i32,
+    via: Via,
 }
 
 /// A graph of tasks in program order, built at run time.
@@ -139,7 +144,7 @@ impl TaskGraph {
     }
 
     fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
-        self.tensors.push(Declared { name, kind, element, shape });
+        self.tensors.push(Declared { name, kind, element, shape, placement: Placement::Replicated });
         Node { index: self.tensors.len() - 1, graph: self.id }
     }
 
@@ -245,7 +250,7 @@ impl TaskGraph {
                 self.owns(node, &format!("call `{}`", task.name));
             }
         }
-        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false });
+        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false, priority: 0, via: Via::Automatic });
     }
 
     /// Forces the tile of the latest call.
@@ -306,7 +311,7 @@ impl TaskGraph {
         let mut views = vec![View::NONE; self.tensors.len()];
         for n in order {
             let tensor = &self.tensors[n];
-            views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?;
+            views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, tensor.placement)?;
         }
         for call in &self.calls {
             let own = call.task.own();
@@ -327,7 +332,14 @@ impl TaskGraph {
                     Operand::Integer(value) => Argument::Scalar(Value::Integer(value)),
                 })
                 .collect();
-            let options = CallOptions { tile: call.tile.as_deref(), split: call.split, drain: call.drain, ..CallOptions::default() };
+            let options = CallOptions {
+                tile: call.tile.as_deref(),
+                split: call.split,
+                drain: call.drain,
+                priority: call.priority,
+                via: call.via,
+                ..CallOptions::default()
+            };
             graph.call(task, *slot, &arguments, options)?;
         }
         let graph = graph.finish()?.resolve(self.id.name, &[])?;
