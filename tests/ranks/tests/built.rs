@@ -42,6 +42,30 @@ fn sums_and_parts_are_those_of_all_ranks() {
     }
 }
 
+/// Part r of the sum of all ranks' tensors is rank r's; the call that is to come first has its priority.
+#[test]
+fn each_rank_has_its_part_of_a_sum() {
+    let ranks = 3;
+    let parts = Communicator::threads(ranks, |communicator| {
+        let device = Device::cpu_with(2);
+        let mut graph = TaskGraph::new("parts", built());
+        let mine = graph.input::<f32>("mine", [u64::from(ranks), 70, 30]);
+        graph.partial(mine, Reduced::Sum);
+        let part = graph.reduce_scatter(mine);
+        graph.priority(2);
+        graph.output(part, "part");
+        let compiled = graph.compile_with(&device, &PlanOptions::new().communicator(communicator.clone())).unwrap();
+        assert_eq!(compiled.graph().graph.calls[0].priority, 2);
+        let own: Vec<f32> = (0..ranks * 70 * 30).map(|at| ((1 + communicator.rank()) * (at % 1000)) as f32).collect();
+        let mine = device.upload(&own, [u64::from(ranks), 70, 30]).unwrap();
+        compiled.execute(Arguments::new().tensor(&mine)).unwrap().get::<f32>("part").unwrap().download().unwrap()
+    });
+    for (rank, part) in (0..).zip(parts.unwrap()) {
+        let expected: Vec<f32> = (0..70 * 30).map(|at| (6 * ((rank * 70 * 30 + at) % 1000)) as f32).collect();
+        assert_eq!(part, expected, "rank {rank}");
+    }
+}
+
 #[test]
 fn a_sum_of_what_is_not_partial_is_refused() {
     assert!(of(2, false, Via::Automatic).into_iter().all(|found| found == Err(19)));
