@@ -240,11 +240,13 @@ impl Beside {
             begin.hold(context, self.stream)?;
             // The kernel is first also in a graph: behind a node that waits for one of its words it might not begin.
             launch()?;
-            self.queue(chunks)?;
+            let queued = self.queue(chunks);
+            // Behind an error, too: the kernel runs, and what has been queued may.
             end.record(context, self.stream)?;
             end.hold(context, stream)?;
             // All tasks and the stream have seen them.
-            self.gates.clear_on(stream)
+            self.gates.clear_on(stream)?;
+            queued
         }
     }
 

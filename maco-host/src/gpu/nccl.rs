@@ -192,10 +192,16 @@ impl NcclCommunicator {
         }
         let calls = Calls { library, comm: state.raw, stream, ranks: self.group.ranks() as i32, rank: self.group.rank() as i32 };
         // SAFETY: passed on from the caller; the communicator is live and locked.
-        let status = unsafe { calls.queue(chunk) }.map_err(|error| error.to_string())?;
-        self.until_done(library, &mut state, status)?;
-        // SAFETY: as above.
-        unsafe { calls.copy_own(chunk) }
+        let queued = unsafe { calls.queue(chunk) }.map_err(|error| error.to_string()).and_then(|status| {
+            self.until_done(library, &mut state, status)?;
+            // SAFETY: as above.
+            unsafe { calls.copy_own(chunk) }
+        });
+        if queued.is_err() {
+            // The others have queued it, and would be one exchange ahead from now on.
+            abort(&mut state);
+        }
+        queued
     }
 
     /// Ends what is connected, and what of it still runs on this GPU.
