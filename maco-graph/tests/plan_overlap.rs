@@ -68,7 +68,7 @@ fn who_waits_comes_between_tasks_of_the_other_call() {
         assert!(waves > 2 && (spread.len() > 1 || via == Via::Nccl), "{via:?}: {work} tasks, {} that wait", spread.len());
         // A share of them behind each wave.
         for (n, &found) in spread.iter().enumerate() {
-            let wave = n * waves / spread.len() + 1;
+            let wave = ((n + 1) * waves).div_ceil(spread.len());
             assert!(found >= wave * work / waves, "{via:?}, {n}: {found} before it, and it is behind wave {wave} of {waves}");
         }
         assert_eq!(spread[spread.len() - 1], work, "{via:?}");

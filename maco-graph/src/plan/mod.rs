@@ -42,8 +42,8 @@ pub mod memory_bound_cost;
 mod nccl_chunks;
 #[doc(hidden)]
 pub mod oracle;
-pub mod prologue_fusion;
 mod overlaps;
+pub mod prologue_fusion;
 mod pushed_tiles;
 mod region;
 mod schedule;

@@ -49,12 +49,13 @@ pub(super) fn least(graph: &Graph, calls: &[PlannedCall], found: &Found<'_>, wor
     for overlap in &graph.overlaps {
         for &call in &overlap.comm {
             let compute = beside(graph, found.relations, call, &overlap.compute);
-            let mut work: Vec<u32> = compute.iter().flat_map(|&call| calls[call as usize].tasks.clone()).map(|task| comes[task as usize]).collect();
+            let mut work: Vec<u32> =
+                compute.iter().flat_map(|&call| calls[call as usize].tasks.clone()).map(|task| comes[task as usize]).collect();
             work.sort_unstable();
             let waiting = waiting(&calls[call as usize], found.events);
             let waves = overlap.waves.unwrap_or(work.len() as u32 / workers.max(1)).clamp(1, (work.len() as u32).max(1));
             for (n, &task) in (0u64..).zip(&waiting) {
-                let wave = n * u64::from(waves) / waiting.len() as u64 + 1;
+                let wave = ((n + 1) * u64::from(waves)).div_ceil(waiting.len() as u64);
                 let end = (wave * work.len() as u64 / u64::from(waves)) as usize;
                 if let Some(&last) = end.checked_sub(1).and_then(|last| work.get(last)) {
                     least[task as usize] = least[task as usize].max(last + 1);
