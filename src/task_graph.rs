@@ -4,6 +4,7 @@
 //! over a megakernel, with the same codes.
 
 mod collectives;
+mod overlap;
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,8 @@ use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, T
 use maco_host::{Arguments, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
 
 use crate::tasks;
+use overlap::Beside;
+pub use overlap::{Future, Overlapping, Region};
 
 /// Tasks a run-time graph may call, with their code: made by [`crate::task_set!`].
 #[derive(Clone, Copy)]
@@ -131,6 +134,7 @@ pub struct TaskGraph {
     set: TaskSet,
     tensors: Vec<Declared>,
     calls: Vec<Call>,
+    overlaps: Vec<Beside>,
     /// The first mistake, which [`TaskGraph::compile`] tells: building goes on.
     mistake: Option<Error>,
 }
@@ -140,7 +144,7 @@ impl TaskGraph {
     pub fn new(name: &str, set: TaskSet) -> TaskGraph {
         static GRAPHS: AtomicU32 = AtomicU32::new(0);
         let id = GraphId { number: GRAPHS.fetch_add(1, Ordering::Relaxed), name: maco_graph::spec::intern(name) };
-        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), mistake: None }
+        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), overlaps: Vec::new(), mistake: None }
     }
 
     fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
@@ -342,7 +346,8 @@ impl TaskGraph {
             };
             graph.call(task, *slot, &arguments, options)?;
         }
-        let graph = graph.finish()?.resolve(self.id.name, &[])?;
+        let mut graph = graph.finish()?.resolve(self.id.name, &[])?;
+        graph.overlaps = self.overlaps.iter().map(Into::into).collect();
         for call in &graph.calls {
             let instance = call.slot + call.element * call.task.tile_variants();
             if self.set.instances.checked_shr(instance).is_some_and(|rest| rest & 1 == 0) {

@@ -347,6 +347,17 @@ pub enum PlanError {
         /// The call.
         site: Site,
     },
+    /// Calls that are to overlap, with nothing that could.
+    #[error(
+        "MACO0018: {site} cannot overlap with what it was given: {why}\n  \
+         = help: give it calls that need nothing of it"
+    )]
+    Overlap {
+        /// The collective, or what was taken for one.
+        site: Site,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A view that reaches past its tensor.
     #[error(
         "MACO0025: the view of `{tensor}` passed to {site} as `{param}` ends at {end} along axis {axis}, past its extent of {extent}\n  \
@@ -439,7 +450,11 @@ impl PlanError {
             PlanError::Divisor { .. } => 12,
             PlanError::UnknownAxis { .. } => 13,
             PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::TileOfForms { .. } | PlanError::ShapeCall { .. } => 17,
-            PlanError::ReduceOverlap { .. } | PlanError::Split { .. } | PlanError::Via { .. } | PlanError::Chunks { .. } => 18,
+            PlanError::ReduceOverlap { .. }
+            | PlanError::Split { .. }
+            | PlanError::Via { .. }
+            | PlanError::Chunks { .. }
+            | PlanError::Overlap { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,

@@ -42,6 +42,7 @@ pub mod memory_bound_cost;
 mod nccl_chunks;
 #[doc(hidden)]
 pub mod oracle;
+mod overlaps;
 pub mod prologue_fusion;
 mod pushed_tiles;
 mod region;
@@ -450,6 +451,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     }
     nccl_chunks::order_producers(&graph, &calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
+    overlaps::check(&candidate.graph, &candidate.found.relations)?;
     let temps = temps::assign(&mut candidate, options)?;
     let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
@@ -461,7 +463,8 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
             let dealt = options.schedule == Schedule::Static && options.assignment.is_none() && drains.is_empty();
             let assigned = if dealt { assignment::follow_producers(&graph, &calls, &order, &events, options.workers) } else { None };
             let lists = schedule::lists(events.tasks.len() as u32, drains, options, assigned.as_deref())?;
-            if dealt { collective_order::behind_producers(&graph, &calls, &events, options, lists) } else { lists }
+            let found = overlaps::Found { events: &events, relations: &found.relations };
+            if dealt { collective_order::behind_producers(&graph, &calls, &found, options, lists) } else { lists }
         }
     };
     let mut plan = Plan {
