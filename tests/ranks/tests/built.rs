@@ -3,8 +3,11 @@
 use maco::{Arguments, Communicator, Device, PlanOptions, Reduced, TaskGraph, Via, tasks};
 use ranks::built::built;
 
-/// What `ranks` ranks get of a sum, all parts of it, and the number of tasks per tile.
-fn of(ranks: u32, partial: bool, via: Via) -> Vec<Result<(Vec<f32>, Vec<f32>, String), u16>> {
+/// A sum, all parts of it, and how the sum goes; or the code of an error.
+type Found = Result<(Vec<f32>, Vec<f32>, String), u16>;
+
+/// What `ranks` ranks find.
+fn of(ranks: u32, partial: bool, via: Via) -> Vec<Found> {
     Communicator::threads(ranks, |communicator| {
         let device = Device::cpu_with(2);
         let mut graph = TaskGraph::new("built", built());
