@@ -34,8 +34,8 @@ mod task_graph;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod host {
-    pub use crate::task_graph::{CompiledGraph, Node, Operand, Outputs, TaskGraph, TaskSet};
-    pub use maco_graph::spec::{TaskSpec, Via};
+    pub use crate::task_graph::{CompiledGraph, Future, Node, Operand, Outputs, Overlapping, Region, TaskGraph, TaskSet};
+    pub use maco_graph::spec::{Reduction as Reduced, TaskSpec, Via};
     pub use maco_host::*;
 }
 #[cfg(not(target_arch = "nvptx64"))]

@@ -3,15 +3,20 @@
 //! Checks do not belong here: the builder records what was asked, and [`TaskGraph::compile`] runs the rules that const evaluation runs
 //! over a megakernel, with the same codes.
 
+mod collectives;
+mod overlap;
+
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use maco_device::{bf16, f16};
 use maco_graph::plan;
-use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, View};
+use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
 use maco_host::{Arguments, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
 
 use crate::tasks;
+use overlap::Beside;
+pub use overlap::{Future, Overlapping, Region};
 
 /// Tasks a run-time graph may call, with their code: made by [`crate::task_set!`].
 #[derive(Clone, Copy)]
@@ -86,6 +91,7 @@ struct Declared {
     kind: Kind,
     element: Element,
     shape: Vec<u64>,
+    placement: Placement,
 }
 
 struct Call {
@@ -94,6 +100,8 @@ struct Call {
     tile: Option<Vec<u32>>,
     split: Option<u32>,
     drain: bool,
+    priority: i32,
+    via: Via,
 }
 
 /// A graph of tasks in program order, built at run time.
@@ -126,6 +134,7 @@ pub struct TaskGraph {
     set: TaskSet,
     tensors: Vec<Declared>,
     calls: Vec<Call>,
+    overlaps: Vec<Beside>,
     /// The first mistake, which [`TaskGraph::compile`] tells: building goes on.
     mistake: Option<Error>,
 }
@@ -135,11 +144,11 @@ impl TaskGraph {
     pub fn new(name: &str, set: TaskSet) -> TaskGraph {
         static GRAPHS: AtomicU32 = AtomicU32::new(0);
         let id = GraphId { number: GRAPHS.fetch_add(1, Ordering::Relaxed), name: maco_graph::spec::intern(name) };
-        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), mistake: None }
+        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), overlaps: Vec::new(), mistake: None }
     }
 
     fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
-        self.tensors.push(Declared { name, kind, element, shape });
+        self.tensors.push(Declared { name, kind, element, shape, placement: Placement::Replicated });
         Node { index: self.tensors.len() - 1, graph: self.id }
     }
 
@@ -245,7 +254,7 @@ impl TaskGraph {
                 self.owns(node, &format!("call `{}`", task.name));
             }
         }
-        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false });
+        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false, priority: 0, via: Via::Automatic });
     }
 
     /// Forces the tile of the latest call.
@@ -306,7 +315,7 @@ impl TaskGraph {
         let mut views = vec![View::NONE; self.tensors.len()];
         for n in order {
             let tensor = &self.tensors[n];
-            views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?;
+            views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, tensor.placement)?;
         }
         for call in &self.calls {
             let own = call.task.own();
@@ -327,10 +336,18 @@ impl TaskGraph {
                     Operand::Integer(value) => Argument::Scalar(Value::Integer(value)),
                 })
                 .collect();
-            let options = CallOptions { tile: call.tile.as_deref(), split: call.split, drain: call.drain, ..CallOptions::default() };
+            let options = CallOptions {
+                tile: call.tile.as_deref(),
+                split: call.split,
+                drain: call.drain,
+                priority: call.priority,
+                via: call.via,
+                ..CallOptions::default()
+            };
             graph.call(task, *slot, &arguments, options)?;
         }
-        let graph = graph.finish()?.resolve(self.id.name, &[])?;
+        let mut graph = graph.finish()?.resolve(self.id.name, &[])?;
+        graph.overlaps = self.overlaps.iter().map(Into::into).collect();
         for call in &graph.calls {
             let instance = call.slot + call.element * call.task.tile_variants();
             if self.set.instances.checked_shr(instance).is_some_and(|rest| rest & 1 == 0) {

@@ -1,6 +1,8 @@
 //! Bodies and calls that break one rule, written by a generator: each is refused with that rule's code, on that line.
 //!
 //! `MACO_BODIES=first..last cargo test --test bodies` is for other seeds than those of CI. The bodies that keep the rules run in `tests/bodies`.
+//!
+//! Takes half a minute: rustc compiles a package of all bodies and calls that the seeds make.
 
 #[path = "bodies/generator/mod.rs"]
 mod generator;

@@ -1,8 +1,8 @@
 """PyTorch's side of `cargo xtask bench moe`: a layer of a mixture of experts, from the scores of its tokens on.
 
-A request names how experts are run and a file with the scores (`server.py` says the rest): `grouped`, one grouped product for all experts in
-a CUDA graph; `padded`, a batched product of as many rows for every expert as the one with most tokens has, in a CUDA graph that was made
-for these very scores; `per-expert`, a product for each expert with as many rows as it has, which the host has to know first. What is around
+A request names how experts are run and a file with the scores (`server.py` says the rest): `grouped`, one grouped GEMM for all experts in
+a CUDA graph; `padded`, a batched GEMM of as many rows for every expert as the one with most tokens has, in a CUDA graph that was made
+for these very scores; `per-expert`, a GEMM for each expert with as many rows as it has, which the host has to know first. What is around
 them is the same, and `torch.compile` where that is faster.
 
 Argument: the GPU's number. With `check` instead, all give the same on the CPU.

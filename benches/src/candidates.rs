@@ -1,4 +1,4 @@
-//! Which tiles and parts of a product are worth a measurement, and what a tuning file says about the fastest. How they are measured does not belong here.
+//! Which tiles and parts of a GEMM are worth a measurement, and what a tuning file says about the fastest. How they are measured does not belong here.
 
 use clap::ValueEnum;
 use maco::{CallShape, Device, Plan, PlanOptions, Tuned, bf16, f16};
@@ -54,7 +54,7 @@ pub trait Half: maco::TensorElement + Into<f64> {
     const NAME: &'static str;
     /// Rounds.
     fn rounded(value: f32) -> Self;
-    /// A plan of one product.
+    /// A plan of one GEMM.
     fn plan(device: &Device, form: Form, shape: Shape, options: &PlanOptions) -> anyhow::Result<Plan>;
 }
 
@@ -83,13 +83,13 @@ macro_rules! halves {
     )*};
 }
 halves! {
-    bf16: kernels::product, forms::matmul_bf16, forms::matmul_tn_bf16, forms::matmul_tt_bf16;
+    bf16: kernels::gemm, forms::matmul_bf16, forms::matmul_tn_bf16, forms::matmul_tt_bf16;
     f16: forms::linear_f16, forms::matmul_f16, forms::matmul_tn_f16, forms::matmul_tt_f16;
 }
 
 /// Largest M with candidates of the GEMV form: above, operand B would be read more than once.
 pub const MAX_GEMV_ROWS: u64 = 16;
-/// The tiles of products, and the numbers of parts that are tried.
+/// The tiles of GEMMs, and the numbers of parts that are tried.
 pub const TILES: [[u32; 2]; 4] = [[64, 128], [64, 256], [128, 128], [128, 256]];
 /// See [`TILES`].
 pub const PARTS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 12];

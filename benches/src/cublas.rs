@@ -33,15 +33,15 @@ impl Cublas {
 
     /// y\[m, n\] = x\[m, k\] · w\[n, k\]ᵀ in bf16 with `f32` accumulation. Of wider `x` the first k columns count.
     pub fn linear(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>) -> anyhow::Result<()> {
-        self.product(x, w, y, 0.0)
+        self.gemm(x, w, y, 0.0)
     }
 
     /// y += x · wᵀ, otherwise as [`Cublas::linear`].
     pub fn linear_add(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>) -> anyhow::Result<()> {
-        self.product(x, w, y, 1.0)
+        self.gemm(x, w, y, 1.0)
     }
 
-    fn product(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>, beta: f32) -> anyhow::Result<()> {
+    fn gemm(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>, beta: f32) -> anyhow::Result<()> {
         let m = x.shape()[0] as i32;
         let (n, k) = (w.shape()[0] as i32, w.shape()[1] as i32);
         ensure!(k <= x.shape()[1] as i32, "x has fewer columns than w");

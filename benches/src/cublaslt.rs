@@ -1,4 +1,4 @@
-//! The peer of products: cuBLASLt, by the fastest of the algorithms that it proposes, each timed on the device.
+//! The peer of GEMMs: cuBLASLt, by the fastest of the algorithms that it proposes, each timed on the device.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ const PROPOSALS: usize = 32;
 /// How often each is timed.
 const ROUNDS: usize = 3;
 
-/// What an algorithm may use beside its operands. Products that may run at the same time have one each.
+/// What an algorithm may use beside its operands. GEMMs that may run at the same time have one each.
 pub struct Workspace(Tensor<f32>);
 
 impl Workspace {
@@ -26,7 +26,7 @@ impl Workspace {
     }
 }
 
-/// The library, with a workspace that products on one stream share.
+/// The library, with a workspace that GEMMs on one stream share.
 pub struct CublasLt {
     handle: sys::cublasLtHandle_t,
     workspace: Workspace,
@@ -50,7 +50,7 @@ impl Drop for CublasLt {
     }
 }
 
-/// What is done to a product's elements before they are rounded.
+/// What is done to a GEMM's elements before they are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Epilogue {
     /// Nothing.
@@ -60,7 +60,7 @@ pub enum Epilogue {
 }
 
 /// y\[M, N\] = epilogue(x\[M, K\] · w\[N, K\]ᵀ) in bf16 with `f32` accumulation, of one shape.
-pub struct Product<'a> {
+pub struct Gemm<'a> {
     library: &'a CublasLt,
     operation: Operation,
     w: Layout,
@@ -71,7 +71,7 @@ pub struct Product<'a> {
     chosen: usize,
 }
 
-impl<'a> Product<'a> {
+impl<'a> Gemm<'a> {
     /// For operands of these shapes and strides, with what the library proposes for them, its favourite first.
     pub fn new(
         library: &'a CublasLt,
@@ -79,16 +79,16 @@ impl<'a> Product<'a> {
         w: &Tensor<bf16>,
         y: &Tensor<bf16>,
         epilogue: Epilogue,
-    ) -> anyhow::Result<Product<'a>> {
+    ) -> anyhow::Result<Gemm<'a>> {
         // cuBLASLt is column-major: row-major y = x · wᵀ is yᵀ = (wᵀ)ᵀ · xᵀ.
         let operation = Operation::new(epilogue)?;
         let (w, x, y) = (Layout::transposed(w)?, Layout::transposed(x)?, Layout::transposed(y)?);
         let proposals = propose(library, &operation, [&w, &x, &y])?;
-        ensure!(!proposals.is_empty(), "cuBLASLt has no algorithm for this product");
-        Ok(Product { library, operation, w, x, y, proposals, chosen: 0 })
+        ensure!(!proposals.is_empty(), "cuBLASLt has no algorithm for this GEMM");
+        Ok(Gemm { library, operation, w, x, y, proposals, chosen: 0 })
     }
 
-    /// Queues the product of these operands, which are of the shapes and strides that it was made for, behind all others that have the library's workspace.
+    /// Queues the GEMM of these operands, which are of the shapes and strides that it was made for, behind all others that have the library's workspace.
     pub fn launch(&self, stream: &Stream, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>) -> anyhow::Result<()> {
         self.launch_in(&self.library.workspace, stream, x, w, y)
     }
@@ -128,9 +128,9 @@ impl<'a> Product<'a> {
         .context("cublasLtMatmul")
     }
 
-    /// Times `work`, which launches the product, as a CUDA graph with every proposal, in turn, and keeps the fastest. Returns how many
+    /// Times `work`, which launches the GEMM, as a CUDA graph with every proposal, in turn, and keeps the fastest. Returns how many
     /// were timed: a proposal that cannot run is left out.
-    pub fn choose(&mut self, stream: &Stream, mut work: impl FnMut(&Product<'a>) -> anyhow::Result<()>) -> anyhow::Result<usize> {
+    pub fn choose(&mut self, stream: &Stream, mut work: impl FnMut(&Gemm<'a>) -> anyhow::Result<()>) -> anyhow::Result<usize> {
         let mut graphs = Vec::new();
         for proposal in 0..self.proposals.len() {
             self.chosen = proposal;
@@ -218,7 +218,7 @@ struct Layout(sys::cublasLtMatrixLayout_t);
 
 impl Layout {
     fn transposed(tensor: &Tensor<bf16>) -> anyhow::Result<Layout> {
-        let &[rows, columns] = tensor.shape() else { bail!("a product's operands are matrices") };
+        let &[rows, columns] = tensor.shape() else { bail!("a GEMM's operands are matrices") };
         let layout = result::create_matrix_layout(sys::cudaDataType::CUDA_R_16BF, columns, rows, tensor.row_stride() as i64);
         Ok(Layout(layout.context("cublasLtMatrixLayoutCreate")?))
     }

@@ -1,7 +1,7 @@
 //! A decoder's work for one token: GEMVs, each waiting for the one before.
 use maco::prelude::*;
 
-/// Pairs of products of [`gemv`].
+/// Pairs of GEMVs of [`gemv`].
 pub const PAIRS: usize = 8;
 
 /// x, up, down, up, down …

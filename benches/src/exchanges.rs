@@ -103,3 +103,11 @@ pub fn normed(
         h = next;
     }
 }
+
+/// y = the sum of x over all ranks, by NCCL beside the kernel, chunk by chunk.
+#[maco::megakernel]
+pub fn gated(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>) {
+    let part = temp::<bf16, M, N>().partial(Sum);
+    copy(x, part);
+    all_reduce(part, y).via(Nccl);
+}

@@ -3,13 +3,13 @@
 use maco::CallShape;
 use maco_graph::plan::{Plan, PlannedCall};
 
-/// What is forced of products; what is not, the planner chooses.
+/// What is forced of GEMMs; what is not, the planner chooses.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Forced {
-    /// Tile of each product of a case, or one for all: `64x128`, `auto` for the planner's.
+    /// Tile of each GEMM of a case, or one for all: `64x128`, `auto` for the planner's.
     #[arg(long, value_delimiter = ',', value_parser = tile)]
     tile: Vec<Choice<[u32; 2]>>,
-    /// Parts of each product's sums, or one number for all: `2`, `auto` for the planner's.
+    /// Parts of each GEMM's sums, or one number for all: `2`, `auto` for the planner's.
     #[arg(long, value_delimiter = ',', value_parser = parts)]
     split: Vec<Choice<u32>>,
 }

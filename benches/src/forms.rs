@@ -1,4 +1,4 @@
-//! One GEMM per transposed form and two-byte element type, for `tune_tiles`. That of `linear` and `bf16` is `kernels::product`.
+//! One GEMM per transposed form and two-byte element type, for `tune_tiles`. That of `linear` and `bf16` is `kernels::gemm`.
 use maco::prelude::*;
 
 #[maco::megakernel]

@@ -1,23 +1,23 @@
 //! The megakernels that `gemm` and `mlp` measure.
 use maco::prelude::*;
 
-/// Products of [`products`].
+/// GEMMs of [`gemms`].
 pub const CALLS: usize = 16;
 
 #[maco::megakernel]
-pub fn product(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
+pub fn gemm(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
     linear(x, w, y);
 }
 
-/// As many products as a graph of calls has, none of which waits.
+/// As many GEMMs as a graph of calls has, none of which waits.
 #[maco::megakernel]
-pub fn products(x: [In<bf16, M, K>; CALLS], w: [In<bf16, N, K>; CALLS], y: [Out<bf16, M, N>; CALLS]) {
+pub fn gemms(x: [In<bf16, M, K>; CALLS], w: [In<bf16, N, K>; CALLS], y: [Out<bf16, M, N>; CALLS]) {
     for n in 0..CALLS {
         linear(x[n], w[n], y[n]);
     }
 }
 
-/// Two products with a GELU between.
+/// Two GEMMs with a GELU between.
 #[maco::megakernel]
 pub fn mlp(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, y: Out<bf16, M, K>) {
     let h = temp::<bf16, M, H>();

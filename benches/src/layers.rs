@@ -31,7 +31,7 @@ impl Widths {
         layers::Dims { M: 1, D: self.hidden, P: self.projected, H: self.intermediate }
     }
 
-    /// Rows and columns of a layer's weights, and by how much a product with them scales what is random: so that neither the layers' input
+    /// Rows and columns of a layer's weights, and by how much a GEMV with them scales what is random: so that neither the layers' input
     /// nor their own part drowns the other.
     fn weights(self) -> [(u64, u64, f32); 4] {
         let Widths { hidden, projected, intermediate } = self;
@@ -111,23 +111,23 @@ impl Weights {
         let hidden = self.widths.hidden as usize;
         let mut x: Vec<f64> = self.x.iter().map(|v| v.to_f64()).collect();
         for ([projection, output, gate_up, down], norm) in self.matrices.iter().zip(&self.norms) {
-            let projected = rounded(product(&x, projection));
-            let attended = rounded(sum(product(&projected[..hidden], output), &x));
+            let projected = rounded(gemv(&x, projection));
+            let attended = rounded(sum(gemv(&projected[..hidden], output), &x));
             let mean = attended.iter().map(|v| v * v).sum::<f64>() / hidden as f64;
             let factor = 1.0 / (mean + f64::from(EPSILON)).sqrt();
             let normal = rounded(attended.iter().zip(norm).map(|(v, w)| v * factor * w.to_f64()).collect());
-            let both = product(&normal, gate_up);
+            let both = gemv(&normal, gate_up);
             let (gate, up) = both.split_at(both.len() / 2);
             let gate = rounded(gate.iter().map(|v| v / (1.0 + (-v).exp())).collect());
             let wide = rounded(gate.iter().zip(up).map(|(gate, up)| gate * up).collect());
-            x = rounded(sum(product(&wide, down), &attended));
+            x = rounded(sum(gemv(&wide, down), &attended));
         }
         x
     }
 }
 
 /// w · x.
-fn product(x: &[f64], w: &[bf16]) -> Vec<f64> {
+fn gemv(x: &[f64], w: &[bf16]) -> Vec<f64> {
     w.chunks_exact(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| w.to_f64() * x).sum()).collect()
 }
 

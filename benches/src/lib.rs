@@ -11,6 +11,7 @@ pub mod exchanges;
 pub mod experts;
 pub mod forced_shapes;
 pub mod forms;
+pub mod gates;
 pub mod graphs;
 pub mod kernels;
 pub mod layers;

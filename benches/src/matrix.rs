@@ -1,4 +1,4 @@
-//! Operands of matrix products, and whether two systems computed the same.
+//! Operands of GEMMs, and whether two systems computed the same.
 
 use anyhow::{bail, ensure};
 use maco::{Device, Tensor, TensorElement, bf16};

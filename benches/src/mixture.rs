@@ -34,7 +34,7 @@ pub struct Sizes {
     pub chosen: u64,
     /// Columns of the input.
     pub hidden: u64,
-    /// Columns between the products of an expert.
+    /// Columns between the GEMMs of an expert.
     pub inner: u64,
     /// Rows of a group, of which an expert fills whole ones: those of a tile, 128 or 64.
     pub group: u64,

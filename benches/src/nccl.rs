@@ -34,6 +34,17 @@ fn done(status: Status) -> anyhow::Result<()> {
 impl Nccl {
     /// All ranks call it, each on a thread of its own, which works on GPU [`Communicator::local_rank`] from then on.
     pub fn new(communicator: &Communicator) -> anyhow::Result<Nccl> {
+        Nccl::configured(communicator, ncclConfig_t::default())
+    }
+
+    /// The same with as many CTAs as NCCL has beside a megakernel, and no clusters.
+    pub fn with_ctas(communicator: &Communicator, ctas: u32) -> anyhow::Result<Nccl> {
+        let ctas = ctas as i32;
+        Nccl::configured(communicator, ncclConfig_t { cgaClusterSize: 1, minCTAs: ctas, maxCTAs: ctas, ..ncclConfig_t::default() })
+    }
+
+    /// Calls block, unless the configuration says otherwise.
+    fn configured(communicator: &Communicator, mut config: ncclConfig_t) -> anyhow::Result<Nccl> {
         multicast_is_off(std::env::var(MULTICAST).ok().as_deref())?;
         let library = nccl_sys::Nccl::load()?;
         // NCCL takes the thread's current device; MACO leaves none behind its calls.
@@ -45,10 +56,9 @@ impl Nccl {
         let all = communicator.all_gather_bytes(&bytes)?;
         let first: &[u8; 128] = all[0].as_slice().try_into().context("rank 0 gave no id")?;
         let id = ncclUniqueId { internal: first.map(|byte| byte as core::ffi::c_char) };
-        // Nothing is set: calls block.
-        let (mut comm, mut config) = (std::ptr::null_mut(), ncclConfig_t::default());
+        let mut comm = std::ptr::null_mut();
         let (ranks, rank) = (communicator.ranks() as i32, communicator.rank() as i32);
-        // SAFETY: `comm` is null and writable, the configuration is the default; all ranks call it with one id, each by its number. A context is current.
+        // SAFETY: `comm` is null and writable, the configuration is a whole one; all ranks call it with one id, each by its number. A context is current.
         done(unsafe { library.comm_init_rank_config(&mut comm, ranks, id, rank, &mut config) }?)?;
         Ok(Nccl { library, comm, ranks: ranks as usize })
     }

@@ -66,6 +66,8 @@ impl Outside<'_> {
         // Once first, where the sums are those of the numbers: more often they grow until they are infinite.
         self.communicator.all_reduce_on(self.stream, &mut ours, Reduce::Sum)?;
         self.nccl.all_reduce_in_place(self.stream, &mut theirs)?;
+        // Copies do not wait for what another library has queued.
+        self.stream.synchronize()?;
         same_bits(&ours, &theirs)?;
         let times =
             self.measure(case.calls, &mut |stream| Ok(self.communicator.all_reduce_on(stream, &mut ours, Reduce::Sum)?), &mut |stream| {

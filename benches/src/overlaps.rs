@@ -1,4 +1,4 @@
-//! The megakernels that `overlap` measures: products of which each rank has a summand.
+//! The megakernels that `overlap` measures: GEMMs of which each rank has a summand.
 use maco::prelude::*;
 
 /// y = the sum of down · gelu(up · x) over all ranks, each of which has `H` columns of the hidden layer.

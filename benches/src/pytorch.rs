@@ -42,7 +42,7 @@ pub struct Layer<'a> {
     pub chosen: u64,
     /// Columns of the input.
     pub hidden: u64,
-    /// Columns between the products of an expert.
+    /// Columns between the GEMMs of an expert.
     pub inner: u64,
     /// A file of `f32`: a row of scores for each token.
     pub scores: &'a Path,

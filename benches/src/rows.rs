@@ -37,7 +37,7 @@ pub struct Row {
 /// The least that has to be done, whoever does it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Work {
-    /// Floating-point operations of matrix products, two for each product of numbers; 0 of what is bound by memory, whose roof is the bytes'.
+    /// Floating-point operations of GEMMs, two for each product of numbers; 0 of what is bound by memory, whose roof is the bytes'.
     pub flops: u64,
     /// Bytes of all that is read and of all that is written, each once.
     pub bytes: u64,
@@ -50,7 +50,7 @@ impl Work {
     }
 
     /// y\[m, n\] = x\[m, k\] · w\[n, k\]ᵀ, of two-byte elements.
-    pub fn product(m: u64, n: u64, k: u64) -> Work {
+    pub fn gemm(m: u64, n: u64, k: u64) -> Work {
         Work { flops: 2 * m * n * k, bytes: 2 * (m * k + n * k + m * n) }
     }
 }
@@ -191,7 +191,7 @@ mod tests {
         let row = Row::without_peer("gemm", "a", "time", Measured::of(&[2.0]));
         let json = |row: &Row| serde_json::to_string(row).unwrap();
         assert!(!json(&row).contains("flops"));
-        assert!(json(&row.clone().of(Work::product(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
+        assert!(json(&row.clone().of(Work::gemm(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
         assert!(json(&row.of(Work::moving(7))).ends_with(r#""flops":0,"bytes":7}"#));
     }
 

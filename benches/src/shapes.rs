@@ -39,5 +39,5 @@ pub const SHAPES: [Shape; 17] = [
     (16384, 14336, 4096), // Llama-3-8B: up
 ];
 
-/// M up to which products are swept where nobody says which: above, there are more tiles than multiprocessors.
+/// M up to which GEMMs are swept where nobody says which: above, there are more tiles than multiprocessors.
 pub const SMALL: u64 = 1024;

@@ -97,7 +97,7 @@ impl Descriptor {
     }
 }
 
-/// Which part of K a task of a product sums, with split-K.
+/// Which part of K a task of a GEMM sums, with split-K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Which part.

@@ -14,7 +14,7 @@ pub struct Launch {
     /// `[ViewEntry]`, at least [`crate::OPERANDS`]; those of one call lie together.
     pub views: u64,
     /// `[TensorMap]`
-    pub maps: u64,
+    pub tensor_maps: u64,
     /// `[u32]`: scalars by call.
     pub scalars: u64,
     /// `[u32]`: waits and signals that do not fit a descriptor.

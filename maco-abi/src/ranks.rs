@@ -57,7 +57,7 @@ pub struct Messages {
 
 /// Of a call that NCCL exchanges beside the kernel: where its gates are, 32 bytes, in the place of [`Messages`]. The call has a chunk of rows for each gate, and two tasks for
 /// each chunk ([`ExchangeTask::Offer`], [`ExchangeTask::Await`]): the first says that the chunk is there, the second waits until it has been exchanged. A stream of the host's
-/// waits for the first word, has NCCL exchange the chunk, clears the first word and stores the second one; behind the launch it clears that.
+/// waits for the first word, has NCCL exchange the chunk, and stores the second one; behind the launch both are cleared.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates {

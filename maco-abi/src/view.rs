@@ -2,7 +2,7 @@
 
 use crate::ranks::{Gates, Messages, PushedTiles};
 
-/// Index into [`crate::Launch::maps`], with what the loader has to know of the tensor; or none.
+/// Index into [`crate::Launch::tensor_maps`], with what the loader has to know of the tensor; or none.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapIndex(u32);

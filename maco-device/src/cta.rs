@@ -36,7 +36,7 @@ pub struct Cta<'a, K, R, T = Identity> {
 /// A sum in registers (GPU) or memory (CPU): `I` × `J` values of `f32`, for a tile of region `G`.
 pub struct Accumulator<R: Role, G, const I: usize, const J: usize>(R::Accumulator<I, J>, PhantomData<fn() -> G>);
 
-/// Two sums of the same shape, of one operand with two others: what [`Accumulator`] is to one product. As many registers as one sum with
+/// Two sums of the same shape, of one operand with two others: what [`Accumulator`] is to one GEMM. As many registers as one sum with
 /// twice the columns.
 pub struct AccumulatorPair<R: Role, G, const I: usize, const J: usize>(R::Accumulator<I, J>, R::Accumulator<I, J>, PhantomData<fn() -> G>);
 

@@ -7,7 +7,7 @@ mod jump;
 
 pub use instance::{Instance, Instances, body_id};
 #[cfg(target_arch = "nvptx64")]
-pub use jump::{ChosenEpilogue, NotProducts, Products, dispatch, is_product, product_shape};
+pub use jump::{ChosenEpilogue, Gemms, NotGemms, dispatch, gemm_shape, is_gemm};
 
 use crate::data::epilogue::{Epilogue, WithEpilogue};
 use crate::data::task::Task;
@@ -34,7 +34,7 @@ pub trait Callable {
     const IS_TASK: bool = true;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
-    /// Does `what` with the epilogue of instance `slot`, a product with the fused epilogue `T`.
+    /// Does `what` with the epilogue of instance `slot`, a GEMM with the fused epilogue `T`.
     #[inline(always)]
     fn with_epilogue<W: WithEpilogue, T: Epilogue, F: Filter>(_: u32, _: W) -> W::Output {
         W::none()
@@ -58,7 +58,7 @@ pub const fn gemvs<C: Callable>(base: u32) -> u128 {
 
 /// Whether GEMVs of `C` have elementwise prologues, of the instances in `mask`: what the planner goes by, and who has the code for it.
 /// Beside tasks of one warp there are none. What a consumer asks about those before a body keeps all predicates busy, so one question more costs a register in
-/// every body, and the products of the largest tiles have none to spare.
+/// every body, and the GEMMs of the largest tiles have none to spare.
 pub const fn fuses_elementwise_prologues<C: Callable>(mask: u128) -> bool {
     C::WARP_TASKS == 0 && C::ELEMENTWISE & mask != 0 && C::GEMVS & mask != 0
 }

@@ -127,7 +127,7 @@ macro_rules! machine {
             #[inline(always)]
             fn pause(&self, _: u32) {}
             #[inline(always)]
-            fn place(&self) -> u32 {
+            fn multiprocessor(&self) -> u32 {
                 special::multiprocessor()
             }
             #[inline(always)]

@@ -19,10 +19,10 @@ pub enum Sharing {
     None,
     /// All of one body: what a role does goes neither by the epilogue nor, when it runs, by a tile's shape as the types say it.
     Bodies,
-    /// Of products those of one body, whose sums have as many registers: how they end is not in the body's code.
+    /// Of GEMMs those of one body, whose sums have as many registers: how they end is not in the body's code.
     Loops,
-    /// Of GEMVs those of one body and one epilogue, beside products. Where there are GEMVs alone, their time is that of the launch, and each has its own code: shared
-    /// code took 3.5 % longer (docs/decisions/0054-products-of-all-tiles-share-code.md).
+    /// Of GEMVs those of one body and one epilogue, beside GEMMs. Where there are GEMVs alone, their time is that of the launch, and each has its own code: shared
+    /// code took 3.5 % longer (docs/decisions/0054-gemms-of-all-tiles-share-code.md).
     Gemvs,
 }
 
@@ -35,11 +35,11 @@ pub trait Role: Sized {
     /// Which instances have the same code.
     const SHARING: Sharing = Sharing::None;
 
-    /// Rows and columns of the tile of the product or GEMV that is run next; `None`: as its code says.
+    /// Rows and columns of the tile of the GEMM or GEMV that is run next; `None`: as its code says.
     #[inline(always)]
     fn set_tile(&mut self, _: Option<(u32, u32)>) {}
 
-    /// A body begins that is a function of its own, or calls one: no product's results wait to be staged.
+    /// A body begins that is a function of its own, or calls one: no GEMM's results wait to be staged.
     #[inline(always)]
     fn begin_function(&mut self) {}
 
@@ -47,13 +47,13 @@ pub trait Role: Sized {
     #[inline(always)]
     fn set_four_bytes(&mut self, _: bool) {}
 
-    /// Rows of the tile of a product or GEMV, whose code says `rows`.
+    /// Rows of the tile of a GEMM or GEMV, whose code says `rows`.
     #[inline(always)]
     fn tile_rows(&self, rows: u32) -> i32 {
         rows as i32
     }
 
-    /// Columns of the tile of a product or GEMV, whose code says `columns`.
+    /// Columns of the tile of a GEMM or GEMV, whose code says `columns`.
     #[inline(always)]
     fn tile_columns(&self, columns: u32) -> i32 {
         columns as i32

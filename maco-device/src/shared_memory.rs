@@ -225,7 +225,7 @@ impl SharedMemory {
         self.set_copied([0; COPY]);
     }
 
-    /// The word of the element at `at`, of two bytes, if it carries a flag; else null. Read anew: it would take registers that a product
+    /// The word of the element at `at`, of two bytes, if it carries a flag; else null. Read anew: it would take registers that a GEMM
     /// needs.
     #[inline(always)]
     pub fn word(self, at: u64) -> *mut u32 {

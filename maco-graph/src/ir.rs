@@ -17,6 +17,19 @@ pub struct Graph {
     pub scalars: Vec<Scalar>,
     /// In program order.
     pub calls: Vec<Call>,
+    /// Calls that wait for other ranks beside others.
+    pub overlaps: Vec<Overlap>,
+}
+
+/// Tasks of `comm` that wait for other ranks come between tasks of `compute` in the workers' lists, so that workers compute while tiles travel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Overlap {
+    /// Calls that need nothing of those in `comm`, by their positions in program order. Of others in it nothing is moved.
+    pub compute: Vec<u32>,
+    /// Collectives.
+    pub comm: Vec<u32>,
+    /// In how many waves: behind each comes the same share of the tasks that wait. As many as each worker has tasks of `compute` if it is not said.
+    pub waves: Option<u32>,
 }
 
 impl Graph {

@@ -16,14 +16,27 @@ static LARGE: TaskSpec = TaskSpec {
     )
 };
 
-/// A product of 4 × 8 tiles, or a sum of tiles, its all-reduce, and a sum of what comes.
-fn layer(product: bool, drain: bool) -> Graph {
+/// As `all_gather` of the library, with one tile.
+static GATHER: TaskSpec = TaskSpec {
+    kind: TaskKind::Collective(Collective::AllGather),
+    ..task(
+        "all_gather",
+        &[axis("r", &[1]), axis("i", &[64]), axis("j", &[256])],
+        &[
+            tensor("x", Access::Read, &[Index::Tile(1), Index::Tile(2)]),
+            tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1), Index::Tile(2)]),
+        ],
+    )
+};
+
+/// A GEMM of 4 × 8 tiles, or a sum of tiles, its all-reduce, and a sum of what comes.
+fn layer(gemm: bool, drain: bool) -> Graph {
     let mut build = Build::default();
     let (x, w) = (build.input("x", &[512, 64]), build.input("w", &[2048, 64]));
     let other = build.input("other", &[512, 2048]);
     let (part, sum) = (build.temp("part", &[512, 2048]), build.temp("sum", &[512, 2048]));
     let y = build.tensor("y", TensorKind::Out, &[512, 2048]);
-    if product {
+    if gemm {
         build.call(&STAGED_GEMM, &[x, w, part]);
     } else {
         build.call(&LARGE, &[other, part]);
@@ -47,8 +60,8 @@ fn home(plan: &Plan, task: u32) -> (usize, usize) {
 
 #[test]
 fn tasks_of_a_collective_follow_the_producers_of_their_tiles() {
-    for (product, between) in [(true, 1), (false, 0)] {
-        let planned = plan(layer(product, false), &Options::new(7)).unwrap();
+    for (gemm, between) in [(true, 1), (false, 0)] {
+        let planned = plan(layer(gemm, false), &Options::new(7)).unwrap();
         // Tiles of 32 KiB: half of the tasks send, half receive.
         let own = &planned.calls[1].tasks;
         assert_eq!((planned.calls[1].parts, own.len()), (2, 2 * 8 * 8));
@@ -56,20 +69,19 @@ fn tasks_of_a_collective_follow_the_producers_of_their_tiles() {
             let (worker, at) = home(&planned, task);
             let (of, producer) = home(&planned, producer(&planned, task));
             // Of two tiles that wait for one task the second is beside it.
-            assert!(worker == of || product && worker == (of + 1) % 7, "{task}");
+            assert!(worker == of || gemm && worker == (of + 1) % 7, "{task}");
             if worker != of {
                 continue;
             }
             // Between the two are other tasks of collectives, and one that is none, or two before a task that receives, unless there are no more.
-            let between = if product { between + planned.tasks[task as usize].part as usize } else { 0 };
+            let between = if gemm { between + planned.tasks[task as usize].part as usize } else { 0 };
             let behind = &planned.lists.of(worker)[producer + 1..at];
-            let others = behind.iter().filter(|task| product && planned.calls[0].tasks.contains(task)).count();
-            let left =
-                planned.lists.of(worker)[producer + 1..].iter().filter(|task| product && planned.calls[0].tasks.contains(task)).count();
+            let others = behind.iter().filter(|task| gemm && planned.calls[0].tasks.contains(task)).count();
+            let left = planned.lists.of(worker)[producer + 1..].iter().filter(|task| gemm && planned.calls[0].tasks.contains(task)).count();
             assert_eq!(others, left.min(between), "{task}: {behind:?}");
         }
-        // Each worker begins to exchange before the last product.
-        if product {
+        // Each worker begins to exchange before the last GEMM.
+        if gemm {
             let last = planned.calls[0].tasks.clone().map(|task| planned.lists.positions[task as usize]).max().unwrap();
             assert!(own.clone().filter(|&task| planned.lists.positions[task as usize] < last).count() > own.len() / 2);
         }
@@ -126,9 +138,9 @@ fn pushing() -> Options {
     Options { push_tiles: true, split_k: false, shapes: vec![tile(0, 128, 256)], ..Options::new(7) }
 }
 
-/// A product whose tiles are whole ones of the all-reduce sends them; then that has one task for each, which receives, behind one more task of the worker.
+/// A GEMM whose tiles are whole ones of the all-reduce sends them; then that has one task for each, which receives, behind one more task of the worker.
 #[test]
-fn products_send_the_tiles_of_an_all_reduce() {
+fn gemms_send_the_tiles_of_an_all_reduce() {
     for schedule in [Schedule::Static, Schedule::Tickets] {
         let planned = plan(layer(true, false), &Options { schedule, ..pushing() }).unwrap();
         assert_eq!((planned.calls[1].pushed_by, planned.pushes(0)), (Some(0), Some(1)));
@@ -143,17 +155,17 @@ fn products_send_the_tiles_of_an_all_reduce() {
     let planned = plan(layer(true, false), &pushing()).unwrap();
     for task in planned.calls[1].tasks.clone() {
         let ((worker, at), (of, made)) = (home(&planned, task), home(&planned, producer(&planned, task)));
-        let products = |tasks: &[u32]| tasks.iter().filter(|task| planned.calls[0].tasks.contains(task)).count();
+        let gemms = |tasks: &[u32]| tasks.iter().filter(|task| planned.calls[0].tasks.contains(task)).count();
         let list = planned.lists.of(worker);
         if worker == of {
-            assert_eq!(products(&list[made + 1..at]), products(&list[made + 1..]).min(2), "{task}");
+            assert_eq!(gemms(&list[made + 1..at]), gemms(&list[made + 1..]).min(2), "{task}");
         }
     }
 }
 
 /// What does not fit is sent by tasks.
 #[test]
-fn tiles_are_not_sent_by_products_that_do_not_make_them_whole() {
+fn tiles_are_not_sent_by_gemms_that_do_not_make_them_whole() {
     let sent = |graph: Graph, options: &Options| {
         let planned = plan(graph, options).unwrap();
         let sent = planned.calls.iter().find_map(|call| call.pushed_by);
@@ -186,7 +198,7 @@ fn tiles_are_not_sent_by_products_that_do_not_make_them_whole() {
     assert_eq!(sent(of(256, 512, nothing), &split), None);
     // Another writer between.
     assert_eq!(sent(of(256, 512, |build, [part, sum]| _ = build.call(&LARGE, &[sum, part])), &pushing()), None);
-    // Two all-reduces of one product: it sends for the first.
+    // Two all-reduces of one GEMM: it sends for the first.
     let both = plan(
         of(256, 512, |build, [part, _]| {
             let y = build.temp("y", &[256, 512]);
@@ -213,7 +225,7 @@ fn the_verifier_knows_who_may_send() {
     assert_eq!(defect(&|plan| plan.graph.calls[0].operands[2].tensor = plan.graph.calls[2].operands[2].tensor), wrong(1));
 }
 
-/// An all-reduce in two steps has one task more for each tile, of which products take the first.
+/// An all-reduce in two steps has one task more for each tile, of which GEMMs take the first.
 #[test]
 fn owners_add_up_in_a_task_of_their_own() {
     use maco_abi::ExchangeTask::{ReceiveResult, Reduce, SendToOwner};
@@ -291,9 +303,48 @@ fn nccl_has_chunks_of_rows() {
     assert_eq!((&without.calls[1].tile[..], without.calls[1].nccl), (&[64, 256][..], false));
 }
 
-/// Of a product whose last tiles are split the first tiles of the all-reduce are sent, as many as whole tiles of the product make; the others are sent by tasks.
+/// A chunk of an all-gather has its rows of all planes; what has no whole rows is refused.
 #[test]
-fn whole_tiles_of_a_split_product_are_sent() {
+fn nccl_has_chunks_of_all_planes() {
+    let mut build = Build::default();
+    let x = build.input("x", &[3000, 2048]);
+    let y = build.tensor("y", TensorKind::Out, &[3, 3000, 2048]);
+    build.call(&GATHER, &[x, y]);
+    build.0.calls[0].via = Via::Nccl;
+    let planned = plan(build.0.clone(), &Options { ranks: 3, nccl: true, ..Options::new(7) }).unwrap();
+    let call = &planned.calls[0];
+    assert_eq!((&call.tile[..], &call.grid[..], call.tasks.len(), call.nccl), (&[3, 1024, 2048][..], &[1, 3, 1][..], 6, true));
+    // Every second row.
+    build.0.tensors[x as usize].shape[0] = 6000;
+    build.0.calls[0].operands[0].axes[0].step = 2;
+    let error = plan(build.0, &Options { ranks: 3, nccl: true, ..Options::new(7) }).unwrap_err();
+    assert!(error.code() == 18 && error.to_string().contains("NCCL can exchange in chunks of rows"), "{error}");
+}
+
+/// The last tiles of a GEMM come in the rows of a chunk of which they are a part: else all chunks of a group of 16 rows of tiles are left when the last one is made.
+#[test]
+fn the_last_tiles_are_made_by_chunks() {
+    let rows_of = |via| {
+        let mut build = Build::default();
+        let (x, w) = (build.input("x", &[4096, 64]), build.input("w", &[2048, 64]));
+        let (part, sum) = (build.temp("part", &[4096, 2048]), build.tensor("sum", TensorKind::Out, &[4096, 2048]));
+        build.call(&STAGED_GEMM, &[x, w, part]);
+        build.call(&LARGE, &[part, sum]);
+        build.0.calls[1].via = via;
+        let planned = plan(build.0, &Options { ranks: 2, nccl: true, split_k: false, ..Options::new(7) }).unwrap();
+        let (tile, tasks) = (planned.calls[0].tile[0], planned.calls[0].tasks.clone());
+        let mut chunks: Vec<u32> = tasks.map(|task| planned.tasks[task as usize].coord[0] * tile / 1024).collect();
+        chunks.dedup();
+        chunks
+    };
+    let by_nccl = rows_of(Via::Nccl);
+    assert_eq!(by_nccl[by_nccl.len() - 2..], [2, 3], "{by_nccl:?}");
+    assert!(rows_of(Via::OneShot).len() > by_nccl.len());
+}
+
+/// Of a GEMM whose last tiles are split the first tiles of the all-reduce are sent, as many as whole tiles of the GEMM make; the others are sent by tasks.
+#[test]
+fn whole_tiles_of_a_split_gemm_are_sent() {
     for whole in 1..32 {
         let mut build = Build::default();
         let (x, w) = (build.input("x", &[1100, 256]), build.input("w", &[2048, 256]));
@@ -303,11 +354,11 @@ fn whole_tiles_of_a_split_product_are_sent() {
         let mut options = pushing();
         (options.shapes[0].split, options.shapes[0].whole) = (Some(2), whole);
         let planned = plan(build.0, &options).unwrap();
-        let (product, call) = (&planned.calls[0], &planned.calls[1]);
-        assert_eq!((product.whole, call.pushed_by), (whole, Some(0)));
+        let (gemm, call) = (&planned.calls[0], &planned.calls[1]);
+        assert_eq!((gemm.whole, call.pushed_by), (whole, Some(0)));
         let way = format!("one-shot, {} tiles sent by #0, others by tasks", call.whole);
         assert_eq!([0, 1].map(|call| planned.exchange(call)), [None, Some(way)]);
-        // Nine rows of tiles of the product, whose columns follow one another; two tiles of the all-reduce are one of it, but for the last row.
+        // Nine rows of tiles of the GEMM, whose columns follow one another; two tiles of the all-reduce are one of it, but for the last row.
         let sent = |down: u32, right: u32| right * 9 + down < whole;
         let mut tiles = 0;
         for (n, task) in (0..).zip(call.tasks.clone()) {
@@ -321,7 +372,7 @@ fn whole_tiles_of_a_split_product_are_sent() {
                 pushed || n >= call.whole && (n - call.whole) % 2 == 1
             );
         }
-        // Sixteen rows of the all-reduce are eight of the product: what is behind them in the first columns is sent by tasks.
+        // Sixteen rows of the all-reduce are eight of the GEMM: what is behind them in the first columns is sent by tasks.
         assert_eq!(tiles, call.whole);
         assert!(tiles > 0 && tiles <= 2 * whole, "{whole}: {tiles}");
     }

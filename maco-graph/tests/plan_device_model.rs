@@ -5,8 +5,8 @@ use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{DeviceModel, Options, Origin, Plan, plan};
 use plan_graphs::{Build, NORM, SCALE64, STAGED_GEMM};
 
-/// So many independent products of m, n and k.
-fn products(calls: usize, [m, n, k]: [u64; 3]) -> Graph {
+/// So many independent GEMMs of m, n and k.
+fn gemms(calls: usize, [m, n, k]: [u64; 3]) -> Graph {
     let mut build = Build::default();
     for call in 0..calls {
         let (x, w) = (build.input(&format!("x{call}"), &[m, k]), build.input(&format!("w{call}"), &[n, k]));
@@ -16,7 +16,7 @@ fn products(calls: usize, [m, n, k]: [u64; 3]) -> Graph {
     build.0
 }
 
-/// A chain of two products, of bytes that are moved, and of products again.
+/// A chain of two GEMMs, of bytes that are moved, and of GEMMs again.
 fn mixed(rows: u64) -> Graph {
     let mut build = Build::default();
     let (x, up, down) = (build.input("x", &[rows, 1024]), build.input("up", &[4096, 1024]), build.input("down", &[1024, 4096]));
@@ -35,7 +35,7 @@ fn chosen(plan: &Plan) -> String {
     format!("{}×{} {}/{}", call.tile[0], call.tile[1], call.whole, call.parts)
 }
 
-/// The shapes that `bench gemm` measures: tile, tiles that are not split, parts; of one product and of sixteen, for 132, 114 and 8 workers. As they were when the
+/// The shapes that `bench gemm` measures: tile, tiles that are not split, parts; of one GEMM and of sixteen, for 132, 114 and 8 workers. As they were when the
 /// numbers of the model were constants of the planner.
 #[test]
 fn choices_are_those_from_before_there_were_models() {
@@ -60,12 +60,12 @@ fn choices_are_those_from_before_there_were_models() {
     ];
     for (shape, expected) in expected {
         let found = [132, 114, 8]
-            .map(|workers| [1, 16].map(|calls| chosen(&plan(products(calls, shape), &Options::new(workers)).unwrap())).join(", "));
+            .map(|workers| [1, 16].map(|calls| chosen(&plan(gemms(calls, shape), &Options::new(workers)).unwrap())).join(", "));
         assert_eq!(found.join("; "), expected, "{shape:?}");
     }
 }
 
-/// Twice the clock halves every time, and no choice is another one: tiles, parts, places of temps, lists.
+/// Twice the clock halves every time, and no choice is another one: tiles, parts, buffers of temps, lists.
 #[test]
 fn only_ratios_count() {
     let default = DeviceModel::DEFAULT;
@@ -88,7 +88,7 @@ fn only_ratios_count() {
         launch: default.launch / 2.0,
         ..default
     };
-    let graphs = [products(1, [256, 18944, 3584]), products(16, [100, 1000, 5000]), mixed(64), mixed(1000), mixed(4096)];
+    let graphs = [gemms(1, [256, 18944, 3584]), gemms(16, [100, 1000, 5000]), mixed(64), mixed(1000), mixed(4096)];
     for graph in graphs {
         for workers in [132, 114, 8] {
             let of = |model: &DeviceModel| plan(graph.clone(), &Options { model: model.clone(), ..Options::new(workers) }).unwrap();
@@ -102,7 +102,7 @@ fn only_ratios_count() {
 /// Where steps cost more than tiles, tiles are large; where parts cost nothing, tiles are split.
 #[test]
 fn costs_decide() {
-    let with = |model: DeviceModel| chosen(&plan(products(1, [256, 512, 4096]), &Options { model, ..Options::new(132) }).unwrap());
+    let with = |model: DeviceModel| chosen(&plan(gemms(1, [256, 512, 4096]), &Options { model, ..Options::new(132) }).unwrap());
     let default = with(DeviceModel::DEFAULT);
     let dear_parts = with(DeviceModel { part: 1e9, ..DeviceModel::DEFAULT });
     let dear_tiles = with(DeviceModel { part: 1e9, gemm_tile: 1e9, ..DeviceModel::DEFAULT });

@@ -22,7 +22,7 @@ const J: Index = Index::Tile(1);
 
 const AXES: &[Axis] = &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[128] }];
 
-const fn product(staged: bool) -> [Param; 3] {
+const fn gemm(staged: bool) -> [Param; 3] {
     [
         param("x", Access::Read, &[M, K], &[I, Index::All], staged),
         param("w", Access::Read, &[N, K], &[J, Index::All], staged),
@@ -38,7 +38,7 @@ static GEMV: TaskSpec = TaskSpec {
     equal: &[],
     gemv: None,
     elements: &[Element::Bf16],
-    params: &product(false),
+    params: &gemm(false),
 };
 
 static LINEAR: TaskSpec = TaskSpec {
@@ -49,7 +49,7 @@ static LINEAR: TaskSpec = TaskSpec {
     equal: &[],
     gemv: Some(&GEMV),
     elements: &[Element::Bf16],
-    params: &product(true),
+    params: &gemm(true),
 };
 
 /// y = x, in place or not.
@@ -245,8 +245,8 @@ fn equal_call_specs_are_interned() {
 
 /// `y` is what the call rounds to.
 const fn rounded(staged: bool) -> [Param; 3] {
-    let Param::Tensor(y) = product(staged)[2] else { panic!("a tensor") };
-    [product(staged)[0], product(staged)[1], Param::Tensor(TensorParam { element: ElementSpec::Result, ..y })]
+    let Param::Tensor(y) = gemm(staged)[2] else { panic!("a tensor") };
+    [gemm(staged)[0], gemm(staged)[1], Param::Tensor(TensorParam { element: ElementSpec::Result, ..y })]
 }
 
 static ROUNDED_GEMV: TaskSpec = TaskSpec { params: &rounded(false), ..GEMV };

@@ -18,7 +18,7 @@ const ELEMENTS: &[Element] = &[Element::Bf16, Element::F16];
 static GEMV: TaskSpec = TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: GEMV_AXES, elements: ELEMENTS, ..GEMM };
 static LINEAR: TaskSpec = TaskSpec { gemv: Some(&GEMV), elements: ELEMENTS, ..STAGED_GEMM };
 
-fn product(m: u64, n: u64, k: u64) -> Graph {
+fn gemm(m: u64, n: u64, k: u64) -> Graph {
     let mut build = Build::default();
     let (x, w) = (build.input("x", &[m, k]), build.input("w", &[n, k]));
     let y = build.tensor("y", TensorKind::Out, &[m, n]);
@@ -27,7 +27,7 @@ fn product(m: u64, n: u64, k: u64) -> Graph {
 }
 
 fn chosen(m: u64, n: u64, k: u64, workers: u32) -> Plan {
-    plan(product(m, n, k), &Options::new(workers)).unwrap()
+    plan(gemm(m, n, k), &Options::new(workers)).unwrap()
 }
 
 fn streams(plan: &Plan) -> bool {
@@ -75,7 +75,7 @@ fn long_k_with_few_columns_uses_split_k() {
         let plan = chosen(16, n, k, 132);
         assert!(!streams(&plan) && plan.calls[0].parts == 16, "{n} × {k}: {:?}", plan.calls[0]);
         // Where nothing is split, streaming is what is left.
-        let plan = self::plan(product(16, n, k), &Options { split_k: false, ..Options::new(132) }).unwrap();
+        let plan = self::plan(gemm(16, n, k), &Options { split_k: false, ..Options::new(132) }).unwrap();
         assert!(streams(&plan), "{n} × {k}: {:?}", plan.calls[0]);
     }
 }
@@ -109,7 +109,7 @@ fn a_tile_forces_its_form_and_gemv_instances_follow_those_of_the_gemm() {
         ([16, 8], true, 10 + 8 + 4 + 2),
     ] {
         for m in [5, 40] {
-            let mut by_source = product(m, 300, 200);
+            let mut by_source = gemm(m, 300, 200);
             (by_source.calls[0].slot, by_source.calls[0].element) = (10, 1);
             let mut by_caller = by_source.clone();
             by_source.calls[0].tile = Some(tile.to_vec());
@@ -131,7 +131,7 @@ fn a_tile_forces_its_form_and_gemv_instances_follow_those_of_the_gemm() {
 #[test]
 fn split_k_forces_the_gemm_form() {
     let split = |parts, tile: Option<[u32; 2]>| {
-        let mut graph = product(4, 300, 2000);
+        let mut graph = gemm(4, 300, 2000);
         (graph.calls[0].split, graph.calls[0].tile) = (Some(parts), tile.map(Vec::from));
         plan(graph, &Options::new(4)).map(|plan| (streams(&plan), plan.calls[0].parts))
     };
@@ -145,7 +145,7 @@ fn split_k_forces_the_gemm_form() {
 #[test]
 fn a_tile_of_neither_form_is_refused_with_all_tiles() {
     for tile in [[16, 128], [64, 8], [32, 32]] {
-        let mut graph = product(4, 300, 2000);
+        let mut graph = gemm(4, 300, 2000);
         graph.calls[0].tile = Some(tile.to_vec());
         let error = plan(graph, &Options::new(4)).unwrap_err();
         assert_eq!(error.code(), 17);
@@ -166,7 +166,7 @@ static FIRST: TaskSpec = TaskSpec { elements: &[Element::Bf16], ..GEMV };
 fn an_element_without_gemv_form_uses_the_gemm() {
     static SOME: TaskSpec = TaskSpec { gemv: Some(&FIRST), ..LINEAR };
     let of = |element: u32, tile: Option<Vec<u32>>| {
-        let mut graph = product(4, 4096, 4096);
+        let mut graph = gemm(4, 4096, 4096);
         graph.calls[0] = Call { task: &SOME, element, tile, ..graph.calls[0].clone() };
         plan(graph, &Options::new(132))
     };
@@ -220,7 +220,7 @@ fn gemv_forms_must_have_the_same_signature() {
     }
     // Nor does the planner take one that nobody has looked at.
     static UNSEEN: TaskSpec = TaskSpec { gemv: Some(&SWAPPED), ..LINEAR };
-    let mut graph = product(4, 300, 200);
+    let mut graph = gemm(4, 300, 200);
     graph.calls[0].task = &UNSEEN;
     assert!(matches!(plan(graph, &Options::new(4)), Err(PlanError::Malformed { .. })));
 }

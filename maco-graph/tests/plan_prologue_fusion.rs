@@ -334,7 +334,7 @@ fn a_unary_call_with_other_readers_is_not_fused() {
     let sum = build.tensor("sums", TensorKind::Out, &[2, 64]);
     build.call(&ADD, &[NORMAL, NORMAL, sum]);
     assert_eq!(fused_into_gemvs(build), [0; 0]);
-    // As a residual of the product that multiplies it.
+    // As a residual of the GEMV that multiplies it.
     let mut build = unary_layer(SHAPE, &MAP);
     build.0.calls[3].operands[0].tensor = WIDE;
     build.0.calls[4].operands[3].tensor = NORMAL;

@@ -30,7 +30,7 @@ fn tile(m: u64, n: u64, k: u64) -> Vec<u32> {
 }
 
 #[test]
-fn large_products_use_the_largest_tile() {
+fn large_gemms_use_the_largest_tile() {
     let shapes = [
         (8192, 8192, 8192),
         (2048, 8192, 4096),
@@ -49,7 +49,7 @@ fn large_products_use_the_largest_tile() {
 }
 
 #[test]
-fn small_products_use_tiles_that_fill_the_machine() {
+fn small_gemms_use_tiles_that_fill_the_machine() {
     assert_eq!(tile(64, 4096, 4096), [64, 128]);
     assert_eq!(tile(64, 14336, 4096), [64, 128]);
     assert_eq!(tile(128, 4096, 4096), [64, 128]);

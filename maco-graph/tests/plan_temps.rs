@@ -20,7 +20,7 @@ fn planned_with(build: Build, options: &Options) -> Plan {
 
 fn offset(plan: &Plan, name: &str) -> u64 {
     let tensor = plan.graph.tensors.iter().position(|tensor| tensor.name == name).unwrap();
-    plan.temps.places[tensor].offset
+    plan.temps.ranges[tensor].offset
 }
 
 fn index(plan: &Plan, name: &str) -> u32 {
@@ -70,7 +70,7 @@ fn a_chain_of_layers_has_the_temps_of_one() {
 fn an_option_gives_every_temp_memory_of_its_own() {
     let plan = plan(mlp(4, 512, 1024, 512).0, &Options { share_temps: false, ..Options::new(132) }).unwrap();
     let mut ends: Vec<(u64, u64)> =
-        plan.temps.places.iter().filter(|place| place.bytes > 0).map(|place| (place.offset, place.bytes)).collect();
+        plan.temps.ranges.iter().filter(|range| range.bytes > 0).map(|range| (range.offset, range.bytes)).collect();
     ends.sort_unstable();
     assert_eq!((ends.len(), plan.memory().saved), (8, 0));
     assert!(ends.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
@@ -203,7 +203,7 @@ fn branches(steps: usize, last: &[u64; 2]) -> Build {
 static FILL64: TaskSpec =
     task("fill", &[axis("i", &[64]), axis("j", &[64])], &[tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])]);
 
-/// The edges that shared places need.
+/// The edges that shared buffers need.
 fn added(plan: &Plan) -> Vec<(u32, u32, Hazard)> {
     let writes = |call: u32, tensor: u32| plan.graph.calls[call as usize].operands.iter().any(|view| view.tensor == tensor);
     let foreign = plan.relations.iter().filter(|relation| !writes(relation.consumer, relation.tensor));
@@ -302,16 +302,16 @@ fn the_verifier_notices_temps_that_overlap() {
     };
     let (h0, x0, x1) = (index(&sound, "h0"), index(&sound, "x0"), index(&sound, "x1"));
     assert_eq!(tampered(&|_| {}), Ok(()));
-    // What one call reads and writes, in one place; or partly in one place.
-    let same = tampered(&|plan| plan.temps.places[x0 as usize].offset = plan.temps.places[h0 as usize].offset);
+    // What one call reads and writes, in the same bytes; or in some of the same.
+    let same = tampered(&|plan| plan.temps.ranges[x0 as usize].offset = plan.temps.ranges[h0 as usize].offset);
     assert_eq!(same, Err(Defect::TempOverlap { tensor: x0, other: h0 }));
-    let partly = tampered(&|plan| plan.temps.places[x0 as usize].offset = plan.temps.places[h0 as usize].offset + 256);
+    let partly = tampered(&|plan| plan.temps.ranges[x0 as usize].offset = plan.temps.ranges[h0 as usize].offset + 256);
     assert!(matches!(partly, Err(Defect::TempOverlap { .. })), "{partly:?}");
     let outside = tampered(&|plan| plan.temps.bytes -= 256);
-    assert!(matches!(outside, Err(Defect::TempPlace { .. })), "{outside:?}");
-    let small = tampered(&|plan| plan.temps.places[x1 as usize].bytes -= 2);
-    assert_eq!(small, Err(Defect::TempPlace { tensor: x1 }));
-    assert_eq!(tampered(&|plan| plan.temps.places.truncate(1)), Err(Defect::TempPlace { tensor: 1 }));
+    assert!(matches!(outside, Err(Defect::TempOutside { .. })), "{outside:?}");
+    let small = tampered(&|plan| plan.temps.ranges[x1 as usize].bytes -= 2);
+    assert_eq!(small, Err(Defect::TempOutside { tensor: x1 }));
+    assert_eq!(tampered(&|plan| plan.temps.ranges.truncate(1)), Err(Defect::TempOutside { tensor: 1 }));
 }
 
 /// Takes the waits of `call` for `counters` away.
@@ -435,7 +435,7 @@ proptest! {
         sound(&plan(program.graph(), &program.options()).unwrap(), &program)?;
     }
 
-    /// Nothing but places and edges between temps changes.
+    /// Nothing but buffers and edges between temps changes.
     #[test]
     fn only_places_and_edges_change(program in programs()) {
         let shared = plan(program.graph(), &program.options()).unwrap();
@@ -448,7 +448,7 @@ proptest! {
     }
 }
 
-/// The random programs share memory, with edges and without; and temps in a place that they should not have are noticed by the verifier, by the pair
+/// The random programs share memory, with edges and without; and temps in a buffer that they should not have are noticed by the verifier, by the pair
 /// check and by the runs.
 #[test]
 fn a_broken_placement_is_detected() {
@@ -459,11 +459,11 @@ fn a_broken_placement_is_detected() {
         let plan = plan(program.graph(), &program.options()).unwrap();
         seen[0] += usize::from(plan.memory().saved > 0);
         seen[1] += usize::from(!added(&plan).is_empty());
-        let temps: Vec<usize> = (0..plan.graph.tensors.len()).filter(|&tensor| plan.temps.places[tensor].bytes > 0).collect();
+        let temps: Vec<usize> = (0..plan.graph.tensors.len()).filter(|&tensor| plan.temps.ranges[tensor].bytes > 0).collect();
         let mut draw = Draw::endless(&program.numbers);
         let (a, b) = (temps[draw.below(temps.len())], temps[draw.below(temps.len())]);
         let mut broken = plan.clone();
-        broken.temps.places[a].offset = plan.temps.places[b].offset;
+        broken.temps.ranges[a].offset = plan.temps.ranges[b].offset;
         broken.temps.bytes *= 2;
         let found = [broken.verify().is_err(), oracle::conflict(&broken).is_some(), simulate::agree(&broken, &mut draw, 8).is_err()];
         seen[2..5].iter_mut().zip(found).for_each(|(seen, found)| *seen += usize::from(found));

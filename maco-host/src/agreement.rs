@@ -115,7 +115,8 @@ fn lines(program: &Program) -> Vec<String> {
     let tensors = graph.tensors.iter().map(tensor);
     let scalars = graph.scalars.iter().map(|scalar| format!("scalar {}", scalar.name));
     let calls = graph.calls.iter().enumerate().map(|(number, call)| format!("call #{number}: {}", called(graph, call)));
-    [own].into_iter().chain(tensors).chain(scalars).chain(calls).chain(code).collect()
+    let overlaps = graph.overlaps.iter().map(|overlap| format!("overlap: {overlap:?}"));
+    [own].into_iter().chain(tensors).chain(scalars).chain(calls).chain(overlaps).chain(code).collect()
 }
 
 fn tensor(tensor: &Tensor) -> String {

@@ -10,6 +10,7 @@ use crate::channel::SymmetricMemory;
 use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::PlanArena;
+use crate::gpu::NcclCommunicators;
 use crate::lean::LeanStates;
 use crate::options::deadline_ns;
 
@@ -27,6 +28,7 @@ struct Inner {
     group: Arc<Group>,
     arena: PlanArena,
     lean: LeanStates,
+    nccl: NcclCommunicators,
 }
 
 impl Communicator {
@@ -35,7 +37,8 @@ impl Communicator {
         Communicator::of(Group::single())
     }
 
-    /// The ranks of the job that this process belongs to, when all are there: those of `maco launch -n 4 -- program`, or of `torchrun`.
+    /// The ranks of the job that this process belongs to, when all are there: those of `maco launch -n 4 -- program`, of `torchrun`,
+    /// `mpirun` or `srun`.
     ///
     /// # Errors
     /// MACO0093 for a variable that is missing or wrong, MACO0094 and MACO0095 when ranks do not meet within 60 s, which `MACO_DEADLINE_SCALE` multiplies;
@@ -43,6 +46,11 @@ impl Communicator {
     pub fn from_env() -> Result<Communicator, Error> {
         let deadline = Duration::from_nanos(deadline_ns(DEADLINE)?);
         Ok(Communicator::of(Group::join(Job::from_env()?, deadline)?))
+    }
+
+    /// Whether a launcher has started this process as a rank, for [`Communicator::from_env`]: `maco launch`, `torchrun`, `mpirun` or `srun`.
+    pub fn is_launched() -> bool {
+        Job::is_launched()
     }
 
     /// Runs `run` on `ranks` threads of this process, each of them a rank, and returns what they return in the order of ranks. A panic of one goes on
@@ -148,7 +156,12 @@ impl Communicator {
     }
 
     fn of(group: Group) -> Communicator {
-        Communicator(Arc::new(Inner { group: Arc::new(group), arena: PlanArena::default(), lean: LeanStates::default() }))
+        Communicator(Arc::new(Inner {
+            group: Arc::new(group),
+            arena: PlanArena::default(),
+            lean: LeanStates::default(),
+            nccl: NcclCommunicators::default(),
+        }))
     }
 
     pub(crate) fn group(&self) -> &Arc<Group> {
@@ -158,6 +171,11 @@ impl Communicator {
     /// What collectives outside of megakernels share.
     pub(crate) fn lean(&self) -> &LeanStates {
         &self.0.lean
+    }
+
+    /// NCCL's communicators of the plans whose calls say `.via(Nccl)`.
+    pub(crate) fn nccl(&self) -> &NcclCommunicators {
+        &self.0.nccl
     }
 
     pub(crate) fn arena(&self) -> &PlanArena {

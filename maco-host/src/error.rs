@@ -539,6 +539,11 @@ pub enum Error {
         /// What to do.
         help: &'static str,
     },
+    /// A CUDA graph with calls of NCCL whose communicator is gone.
+    #[error(
+        "MACO0098: NCCL was to exchange chunks for this CUDA graph, and its communicator was ended since, because a launch was aborted\nhelp: capture the launches again"
+    )]
+    StaleGraph,
     /// What went wrong between ranks: MACO0093 to MACO0097, MACO0099 and MACO0100.
     #[error(transparent)]
     Ranks(Box<maco_ranks::Error>),
@@ -629,7 +634,7 @@ impl Error {
             Error::NotRecorded { .. } => 90,
             Error::DriverFunction { .. } => 91,
             Error::Endless(_) | Error::LostTensor { .. } => 92,
-            Error::Collectives { .. } => 98,
+            Error::Collectives { .. } | Error::StaleGraph => 98,
             Error::Ranks(error) => error.code(),
             Error::File(error) => error.code(),
         }

@@ -176,15 +176,9 @@ impl Exchange {
         self.group.try_check().err()
     }
 
-    /// The same of a launch that has hung: waits a moment for the word.
-    pub(crate) fn lost_at_last(&self) -> Option<RanksError> {
-        let until = Instant::now() + LEARNING;
-        loop {
-            match self.lost() {
-                None if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
-                known => return known,
-            }
-        }
+    /// The ranks.
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
     }
 
     /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs. `own` is what else
@@ -219,5 +213,16 @@ impl Drop for Exchange {
         self.proxy = None;
         let mut dropped = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         dropped.extend(self.block.take());
+    }
+}
+
+/// The error of a rank that is lost, of a launch that has hung: waits a moment for the word.
+pub(crate) fn lost_at_last(group: &Group) -> Option<RanksError> {
+    let until = Instant::now() + LEARNING;
+    loop {
+        match group.try_check().err() {
+            None if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
+            known => return known,
+        }
     }
 }

@@ -183,7 +183,8 @@ impl Plan {
             && !core.lowered.messages.nccl.is_empty()
         {
             let calls = &core.lowered.messages.nccl;
-            core.beside = Some(Arc::new(Beside::new(context, communicator.group(), core.megakernel(), calls, core.comm_sms)?));
+            core.beside =
+                Some(Arc::new(Beside::new(context, communicator.group(), communicator.nccl(), core.megakernel(), calls, core.comm_sms)?));
         }
         let core = Arc::new(core);
         let executor = match (device.pool(), device.context()) {

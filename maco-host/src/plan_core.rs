@@ -11,7 +11,7 @@ use crate::arguments::{Arguments, Placed, ScalarArgument};
 use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, lost_at_last};
 use crate::gpu::Beside;
 use crate::hang::{RankWait, task_name, tile};
 use crate::lower::{Fault, Lowered, MessagePlaces, Tables};
@@ -161,7 +161,8 @@ impl PlanCore {
     /// Why a launch was aborted that has ended with this report. Of one that hung while a rank is lost that is the cause, whoever this rank waited for: kernels do not
     /// know of ranks, and who waits for a rank that waits would not name the one that is lost.
     pub(crate) fn cause(&self, report: &BlackBox, gpu: bool) -> Cause {
-        let lost = || self.exchange.as_ref()?.lost_at_last();
+        let group = self.exchange.as_ref().map(|exchange| exchange.group()).or(self.beside.as_ref().map(|beside| beside.group()));
+        let lost = || lost_at_last(group?);
         match Cause::of(report, &self.plan, gpu) {
             hang @ Cause::Hang(_) => match lost() {
                 Some(lost) => Cause::Ranks(Box::new(lost.while_at(&self.waits(report)))),

@@ -1,5 +1,7 @@
 //! The pipelined CPU executor: loader, consumers and store as threads over modelled shared memory. Its results are those of the plain
 //! executor to the last bit, whatever the order of copies and however threads are delayed, and its hangs are told and survived.
+//!
+//! Takes a quarter of a minute: every role is a thread, and there are more of them than cores; each graph runs with many delays.
 
 mod kernels;
 
@@ -218,7 +220,7 @@ fn consumers_that_are_far_ahead_run_every_task_once() {
     }
 }
 
-/// y = x · wᵀ by tiles whose chunks go through shared memory twice: an `m` × `n` product of K 64, and its operands.
+/// y = x · wᵀ by tiles whose chunks go through shared memory twice: an `m` × `n` GEMM of K 64, and its operands.
 fn wide(device: &Device, [m, n]: [u64; 2]) -> (Builder, [Tensor<bf16>; 2]) {
     let builder = Builder::new("wide").tensor("x", In, Bf16, &[m, 64]).tensor("w", In, Bf16, &[n, 64]).tensor("y", Out, Bf16, &[m, n]);
     let operand = |rows: u64, seed: u32| {
@@ -228,7 +230,7 @@ fn wide(device: &Device, [m, n]: [u64; 2]) -> (Builder, [Tensor<bf16>; 2]) {
     (builder.call(&WIDE, &["x", "w", "y"], &[]), [operand(m, 3), operand(n, 4)])
 }
 
-fn products(plan: &Plan, device: &Device, [x, w]: &[Tensor<bf16>; 2]) -> Vec<bf16> {
+fn gemms(plan: &Plan, device: &Device, [x, w]: &[Tensor<bf16>; 2]) -> Vec<bf16> {
     let mut y = device.zeros::<bf16>([x.shape()[0], w.shape()[0]]).unwrap();
     plan.run(Arguments::new().tensor(x).tensor(w).tensor_mut(&mut y)).unwrap();
     y.download().unwrap()
@@ -240,18 +242,18 @@ fn products(plan: &Plan, device: &Device, [x, w]: &[Tensor<bf16>; 2]) -> Vec<bf1
 fn chunks_that_are_used_again_while_their_stores_are_in_flight_are_noticed() {
     let device = Device::cpu_with(1);
     let (builder, operands) = wide(&device, [128, 256]);
-    let expected = products(&build(&device, &builder, PlanOptions::new()), &device, &operands);
+    let expected = gemms(&build(&device, &builder, PlanOptions::new()), &device, &operands);
     for schedule in SCHEDULES {
         let plan = build(&device, &builder, PlanOptions::new().pipelined(true).schedule(schedule));
-        assert!(products(&plan, &device, &operands) == expected, "{schedule:?}");
+        assert!(gemms(&plan, &device, &operands) == expected, "{schedule:?}");
         plan.inject(Some(Fault::EarlyFree(0))).unwrap();
-        let found = products(&plan, &device, &operands);
+        let found = gemms(&plan, &device, &operands);
         // Chunks have 64 columns, and a warpgroup has room for two.
         let late: Vec<bf16> = expected.chunks_exact(256).flat_map(|row| [&row[128..], &row[128..]].concat()).collect();
         assert!(found != expected, "{schedule:?}: nobody notices");
         assert!(found == late, "{schedule:?}: not what is in the chunks last");
         plan.inject(None).unwrap();
-        assert!(products(&plan, &device, &operands) == expected, "{schedule:?}");
+        assert!(gemms(&plan, &device, &operands) == expected, "{schedule:?}");
     }
 }
 
@@ -260,12 +262,12 @@ fn chunks_that_are_used_again_while_their_stores_are_in_flight_are_noticed() {
 fn chunks_are_used_again_when_they_have_been_read() {
     let device = Device::cpu_with(2);
     let (builder, operands) = wide(&device, [300, 600]);
-    let expected = products(&build(&device, &builder, PlanOptions::new()), &device, &operands);
+    let expected = gemms(&build(&device, &builder, PlanOptions::new()), &device, &operands);
     for schedule in SCHEDULES {
         let plan = build(&device, &builder, PlanOptions::new().pipelined(true).schedule(schedule));
         for seed in 0..20 {
             plan.set_delays(seed);
-            assert!(products(&plan, &device, &operands) == expected, "{schedule:?}, seed {seed}");
+            assert!(gemms(&plan, &device, &operands) == expected, "{schedule:?}, seed {seed}");
         }
     }
 }

@@ -15,6 +15,7 @@ mod folder;
 mod group;
 mod hub;
 mod job;
+mod launcher;
 mod link;
 mod meet;
 mod memory;

@@ -13,7 +13,7 @@ pub fn all_reduce(cta: &mut Cta, #[read(i, j)] part: Tensor<E, M, N>, #[write(i,
 }
 
 /// sum = the sum of `part` over all ranks + residual, each of both sums rounded to E, and y = [`rmsnorm`](super::rmsnorm) of the rounded sum: what is behind the
-/// last product of attention and of a feed-forward layer that ranks share, in one task. `part` is placed `.partial(Sum)`. Errors, NaN and infinities as of
+/// last GEMM of attention and of a feed-forward layer that ranks share, in one task. `part` is placed `.partial(Sum)`. Errors, NaN and infinities as of
 /// [`add_rmsnorm`](super::add_rmsnorm), whose bits `sum` has; squares are added in another order.
 #[maco_macros::task(crate = crate, tile(i = 1), E in [bf16, f16, f32])]
 pub fn all_reduce_add_rmsnorm(

@@ -1,4 +1,12 @@
 fn main() {
-    maco_build::Build::new(["src/beside.rs", "src/channels.rs", "src/collectives.rs", "src/mixed.rs", "src/pushed.rs", "src/sizes.rs"])
-        .run();
+    maco_build::Build::new([
+        "src/beside.rs",
+        "src/built.rs",
+        "src/channels.rs",
+        "src/collectives.rs",
+        "src/mixed.rs",
+        "src/pushed.rs",
+        "src/sizes.rs",
+    ])
+    .run();
 }

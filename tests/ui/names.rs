@@ -171,7 +171,7 @@ pub fn function1(v0: f32) -> f32 { v0 }
 #[::maco::task(elementwise)]
 pub fn function2(v0: f32, r0: f32) -> f32 { v0 + r0 }
 #[::maco::task(tile(ii = 64, jj = 128), Ee in [bf16, f16])]
-pub fn product0(cta0: &mut Cta, #[read(ii, ..)] x0: Tensor<Ee, Mm, Kk>, #[read(jj, ..)] w0: Tensor<Ee, Nn, Kk>, #[write(ii, jj)] y0: Tensor<Ee, Mm, Nn>) {
+pub fn gemm0(cta0: &mut Cta, #[read(ii, ..)] x0: Tensor<Ee, Mm, Kk>, #[read(jj, ..)] w0: Tensor<Ee, Nn, Kk>, #[write(ii, jj)] y0: Tensor<Ee, Mm, Nn>) {
     let mut acc0 = cta0.accumulator();
     for k0 in cta0.steps(x0, w0) { cta0.mma(&mut acc0, x0.tile(k0), w0.tile(k0)); }
     cta0.store(acc0, y0);
@@ -179,17 +179,17 @@ pub fn product0(cta0: &mut Cta, #[read(ii, ..)] x0: Tensor<Ee, Mm, Kk>, #[read(j
 #[::maco::graph(where Mm == Nn)]
 pub fn graph1(x0: In<bf16, Mm, Kk>, w0: [In<bf16, Nn, Kk>; 2], y0: Out<bf16, Mm, {2 * Nn}>) {
     let h0 = temp::<bf16, Mm, {2 * Nn}>();
-    product0(x0, w0[0], h0.slice(1, 0..Nn)).then(function1);
-    product0(x0, w0[1], h0.slice(1, Nn..2 * Nn));
+    gemm0(x0, w0[0], h0.slice(1, 0..Nn)).then(function1);
+    gemm0(x0, w0[1], h0.slice(1, Nn..2 * Nn));
     task1(h0.t().swap(0, 1), y0, 1.0);
 }
 #[::maco::megakernel(workers = 4, schedulers = 0)]
 pub fn kernel1(x0: In<bf16, Mm, Kk>, w0: [In<bf16, Nn, Kk>; 2], r0: In<bf16, Mm, Nn>, y0: [Out<bf16, Mm, Nn>; 2], f0: In<f32, Mm>, g0: Out<f32, Mm>) {
     for k0 in (0..2).rev() {
         if k0 == 1 {
-            product0(x0, w0[k0], y0[k0]).then(function2(r0)).tile(64, 128);
+            gemm0(x0, w0[k0], y0[k0]).then(function2(r0)).tile(64, 128);
         } else {
-            product0(x0, w0[k0], y0[k0]).split_k(2);
+            gemm0(x0, w0[k0], y0[k0]).split_k(2);
         }
     }
     let e0 = temp::<f32, Mm>();
@@ -198,6 +198,6 @@ pub fn kernel1(x0: In<bf16, Mm, Kk>, w0: [In<bf16, Nn, Kk>; 2], r0: In<bf16, Mm,
     task3(e0, e1);
     task4(e1, g0);
 }
-::maco::task_set! { set0: product0<bf16>, task2, function1 }
+::maco::task_set! { set0: gemm0<bf16>, task2, function1 }
 fn main() {}
 ";

@@ -1,6 +1,6 @@
 //! GPU tests without a GPU: device code runs on the emulator of `tests/emulator`, a driver library whose GPU is this machine's processor.
 //!
-//! A choice of what takes seconds there. What sets real time against the device's, and what takes many multiprocessors, stays with real GPUs.
+//! A choice of what takes at most a minute there: instructions are interpreted, some millions a second. What sets real time against the device's, and what takes many multiprocessors, stays with real GPUs.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -43,8 +43,8 @@ const PROGRAMS: [(&str, &str, &str); 43] = [
     ("kernels", "split", "gpu::same_bits"),
     ("blocks", "boxes", "gpu::"),
     ("bodies", "bodies", "gpu"),
-    ("products", "products", "gpu::sorts"),
-    ("products", "products", "gpu::layers"),
+    ("gemms", "gemms", "gpu::sorts"),
+    ("gemms", "gemms", "gpu::layers"),
     ("delays", "delays", "gpu"),
     ("profiled", "profile", "gpu_schedulers"),
     ("profiled", "profile", "gpu_warps"),

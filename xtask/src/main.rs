@@ -55,10 +55,10 @@ enum Command {
     Test(test::Options),
     /// Checks formatting, clippy, documentation, every package's PTX, registers and spills, licences
     Lint,
-    /// Measures: products, MLPs, memory-bound tasks and decoder layers beside their peers, dispatch, plans, or the `build` itself
+    /// Measures: GEMMs, MLPs, memory-bound tasks and decoder layers beside their peers, dispatch, plans, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Measures what this GPU costs (rates of memory, cache and tensor cores; step, tile, part, hop, launch), or with `tiles` which tiles of matrix products are
+    /// Measures what this GPU costs (rates of memory, cache and tensor cores; step, tile, part, hop, launch), or with `tiles` which tiles of GEMMs are
     /// the fastest, and keeps it in a file for `MACO_TUNING` and `PlanOptions::tuning`
     Tune(bench::Tune),
     /// Publishes measurements and test runs: tables in docs/results/ and the main rows in README.md, from the JSON of `bench` and from logs

@@ -59,7 +59,7 @@ struct Roof {
     bytes: f64,
 }
 
-/// Of matrix products of 16-bit elements without sparsity, and of device memory, from NVIDIA's data sheets.
+/// Of GEMMs of 16-bit elements without sparsity, and of device memory, from NVIDIA's data sheets.
 const ROOFS: [Roof; 2] =
     [Roof { machine: "NVIDIA H200", flops: 989.5e12, bytes: 4.8e12 }, Roof { machine: "NVIDIA H100", flops: 989.5e12, bytes: 3.35e12 }];
 

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn only_tests_with_a_gpu_in_their_name_are_counted() {
-        let list = "gpu_linear: test\nplan::slow: test\ngpu::product: test\n\n3 tests, 0 benchmarks\n";
+        let list = "gpu_linear: test\nplan::slow: test\ngpu::gemm: test\n\n3 tests, 0 benchmarks\n";
         assert_eq!(gpu_tests(list), 2);
     }
 }

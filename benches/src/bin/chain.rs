@@ -18,8 +18,8 @@ use maco::{CudaGraph, Device, Stream, Tensor, bf16};
 /// Measures 16 layers of Llama-3.2-1B's shape for one token, without attention, in one launch.
 ///
 /// A layer: queries, keys and values (3072 of 2048); output projection of the queries, plus the layer's input; rmsnorm; gate and up (8192
-/// each); silu · up; down, plus what the norm read. 1.95 GB of weights. `graph`: a CUDA graph of four products by cuBLAS and two plain kernels a
-/// layer; sums with what came before are part of the products. `copy`: the time in which a device copy moves as many bytes as the weights
+/// each); silu · up; down, plus what the norm read. 1.95 GB of weights. `graph`: a CUDA graph of four GEMVs by cuBLAS and two plain kernels a
+/// layer; sums with what came before are part of the GEMVs. `copy`: the time in which a device copy moves as many bytes as the weights
 /// have, half of them read, half written. `temps apart`: the same layers with memory of its own for each temp. All results are checked
 /// against sums in f64. Systems take turns after two seconds of warm-up; medians of the rounds.
 #[derive(Parser)]
@@ -39,7 +39,7 @@ struct Options {
     /// Write what a launch did here, by itself and behind others: `maco-trace` reads both files. For a build with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
-    /// Norms are tasks of their own, also where products could make them.
+    /// Norms are tasks of their own, also where GEMVs could make them.
     #[arg(long)]
     norms: bool,
 }

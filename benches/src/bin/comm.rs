@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use benches::exchanges::{STEPS, alone, alone_narrow, normed, rows_alone, summed, summed_narrow};
+use benches::gates;
 use benches::nccl::Nccl;
 use benches::outside::Outside;
 use benches::rank_clock::RankClock;
@@ -15,7 +16,7 @@ use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16
 ///
 /// `inside`: a chain of 100 times a tile, its all-reduce, the next tile, in one launch, less the chain without all-reduces, for one step. `NCCL`: the period of
 /// 100 all-reduces of NCCL in a CUDA graph. `outside`: the period of collectives outside of a megakernel in a CUDA graph, 200 or as many as have 256 MiB together, and
-/// of as many of NCCL. Times are the greatest of all ranks in each round, medians of the rounds. Results are checked, outside those of both systems bit by bit.
+/// of as many of NCCL. `gates`: the period of chunks that NCCL exchanges beside a megakernel, less that of NCCL alone. Times are the greatest of all ranks in each round, medians of the rounds. Results are checked, outside those of both systems bit by bit.
 /// NCCL runs without multicast: NCCL_NVLS_ENABLE=0.
 #[derive(Parser)]
 struct Options {
@@ -37,8 +38,11 @@ struct Options {
     /// MiB of the largest tensors outside: an all-reduce, an all-gather and a reduce-scatter; 0 for none
     #[arg(long, default_value_t = 1 << 10)]
     largest: u64,
+    /// Multiprocessors that NCCL has beside a megakernel, each a case
+    #[arg(long, value_delimiter = ',', default_values_t = [4, 8, 16])]
+    comm_sms: Vec<u32>,
     /// What to measure. Outside it has never ended on two H200s, for a reason that is not known: so it is not measured unless it is asked for
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Inside])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Inside, Part::Gates])]
     only: Vec<Part>,
 }
 
@@ -48,6 +52,8 @@ enum Part {
     Inside,
     /// Outside of them
     Outside,
+    /// Gates of NCCL beside them
+    Gates,
 }
 
 const ROWS: u64 = 8;
@@ -57,7 +63,10 @@ fn main() -> anyhow::Result<()> {
     let gpus = (0..).take_while(|&index| Device::gpu(index).is_ok()).count() as u32;
     let ranks = options.ranks.unwrap_or(gpus);
     ensure!(ranks >= 2 && ranks <= gpus, "{ranks} ranks, of which each needs a GPU, and there are {gpus}; two are the least");
-    let results = Communicator::threads(ranks, |communicator| measure(&communicator, &options))?;
+    let results = Communicator::threads(ranks, |communicator| {
+        // The others may wait for this rank for long.
+        measure(&communicator, &options).inspect_err(|error| eprintln!("rank {}: {error:#}", communicator.rank()))
+    })?;
     let mut rows = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     // All ranks have the same.
     publish(&rows.swap_remove(0), options.json.as_deref())
@@ -81,6 +90,11 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         rows.extend(outside.sizes(&options.outside)?);
         if options.largest > 0 {
             rows.extend(outside.largest(options.largest << 20)?);
+        }
+    }
+    if options.only.contains(&Part::Gates) {
+        for &multiprocessors in &options.comm_sms {
+            rows.extend(gates::measure(communicator, &device, &stream, &clock, multiprocessors)?);
         }
     }
     Ok(rows)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use benches::branches::Branches;
 use benches::candidates::{GEMV_TILES, MAX_GEMV_ROWS, PARTS, TILES, WAVES};
-use benches::cublaslt::{CublasLt, Epilogue, Product, Workspace};
+use benches::cublaslt::{CublasLt, Epilogue, Gemm, Workspace};
 use benches::forced_shapes::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
@@ -16,11 +16,11 @@ use benches::timing::{Clock, Measured, System};
 use clap::Parser;
 use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, bf16};
 
-/// Measures bf16 products y = x · wᵀ beside cuBLASLt.
+/// Measures bf16 GEMMs y = x · wᵀ beside cuBLASLt.
 ///
-/// `16 calls, each`: sixteen independent products in one megakernel, a sixteenth of the time, beside a CUDA graph of sixteen calls one
+/// `16 calls, each`: sixteen independent GEMMs in one megakernel, a sixteenth of the time, beside a CUDA graph of sixteen calls one
 /// behind the other. With `--branches` `16 calls beside branches, each`: the same beside a graph with a branch for each call, which may
-/// run side by side. `single calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without
+/// run side by side. `single calls`: sixteen CUDA graphs of a launch of a plan of one GEMM beside sixteen of one call; `plain launches`: ours without
 /// graphs. All sides take the same random operands in turn, together five times the second-level cache, and the peer has the fastest of
 /// up to 32 algorithms that cuBLASLt proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds.
 /// Ours is `linear`, with the form, tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
@@ -29,12 +29,12 @@ struct Options {
     /// Only cases whose name holds this, such as `M256` or `K4096`.
     #[arg(long)]
     case: Option<String>,
-    /// Instead of the published shapes: M, N and K of products, such as `256x8192x4096`.
+    /// Instead of the published shapes: M, N and K of GEMMs, such as `256x8192x4096`.
     #[arg(long, value_delimiter = ',', value_parser = shapes::parse)]
     shape: Vec<Shape>,
     #[command(flatten)]
     forced: Forced,
-    /// Instead: every tile of `linear` in several numbers of parts, for products of up to 1024 rows, or those of `--shape`.
+    /// Instead: every tile of `linear` in several numbers of parts, for GEMMs of up to 1024 rows, or those of `--shape`.
     #[arg(long, conflicts_with_all = ["tile", "split"])]
     sweep: bool,
     /// Instead: beside graphs with a branch for each call. A process of their own: whatever runs in one that has launched such a graph is slower
@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn work((m, n, k): Shape) -> Work {
-    Work::product(m, n, k)
+    Work::gemm(m, n, k)
 }
 
 struct Bench {
@@ -139,7 +139,7 @@ impl Operands {
 }
 
 impl Bench {
-    /// The plan of one product or of all.
+    /// The plan of one GEMM or of all.
     fn plan(&self, (m, n, k): Shape, calls: usize, shapes: Vec<CallShape>) -> anyhow::Result<Plan> {
         let options = benches::options().shapes(shapes);
         macro_rules! plan {
@@ -147,14 +147,14 @@ impl Bench {
                 kernels::$kernel::plan_with(&self.device, kernels::$kernel::Dims { M: m, N: n, K: k }, &options).map(|plan| (*plan).clone())
             };
         }
-        Ok(if calls == 1 { plan!(product)? } else { plan!(products)? })
+        Ok(if calls == 1 { plan!(gemm)? } else { plan!(gemms)? })
     }
 
     /// The fastest algorithm for the calls.
-    fn peer(&self, operands: &mut Operands) -> anyhow::Result<Product<'_>> {
+    fn peer(&self, operands: &mut Operands) -> anyhow::Result<Gemm<'_>> {
         let mut theirs = std::mem::take(&mut operands.theirs);
         let (x, w) = operands.of(0);
-        let mut peer = Product::new(&self.library, x, w, &theirs[0], Epilogue::None)?;
+        let mut peer = Gemm::new(&self.library, x, w, &theirs[0], Epilogue::None)?;
         let stream = &self.clock.stream;
         let timed = peer.choose(stream, |peer| {
             theirs.iter_mut().enumerate().try_for_each(|(call, y)| {
@@ -168,7 +168,7 @@ impl Bench {
     }
 
     /// The peer's calls as CUDA graphs of `calls` calls each.
-    fn graphs(&self, peer: &Product<'_>, operands: &mut Operands, calls: usize) -> anyhow::Result<Vec<CudaGraph>> {
+    fn graphs(&self, peer: &Gemm<'_>, operands: &mut Operands, calls: usize) -> anyhow::Result<Vec<CudaGraph>> {
         let (stream, mut theirs) = (&self.clock.stream, std::mem::take(&mut operands.theirs));
         let mut first = 0;
         let graphs = theirs.chunks_mut(calls).map(|results| {
@@ -187,7 +187,7 @@ impl Bench {
     }
 
     /// The peer's calls as one CUDA graph with a branch for each: none waits for another. Returned with what the graph uses.
-    fn branched(&self, peer: &Product<'_>, operands: &mut Operands) -> anyhow::Result<(CudaGraph, Vec<Workspace>)> {
+    fn branched(&self, peer: &Gemm<'_>, operands: &mut Operands) -> anyhow::Result<(CudaGraph, Vec<Workspace>)> {
         let branches = Branches::new(&self.device, CALLS)?;
         let workspaces = (0..CALLS).map(|_| Workspace::new(&self.device)).collect::<Result<Vec<_>, _>>()?;
         let mut theirs = std::mem::take(&mut operands.theirs);
@@ -263,7 +263,7 @@ impl Bench {
         Ok(vec![Row::against("gemm", name(shape), ASIDE, each(times[0]), BRANCHES, each(times[1]))])
     }
 
-    /// The products of a shape in all tiles and parts.
+    /// The GEMMs of a shape in all tiles and parts.
     fn sweep(&self, shape: Shape) -> anyhow::Result<Vec<Row>> {
         let stream = &self.clock.stream;
         let mut operands = Operands::new(&self.device, shape)?;

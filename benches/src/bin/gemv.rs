@@ -11,9 +11,9 @@ use benches::timing::{Clock, System};
 use clap::Parser;
 use maco::{CudaGraph, Device, Tensor, bf16};
 
-/// Measures chains of 16 products of one row (GEMV) with cold weights, in one launch, beside a CUDA graph of cuBLAS and a copy.
+/// Measures chains of 16 GEMVs of one row with cold weights, in one launch, beside a CUDA graph of cuBLAS and a copy.
 ///
-/// Times are per product. `copy` is the time in which a device copy moves as many bytes as the weights of one product have: half of them
+/// Times are per GEMV. `copy` is the time in which a device copy moves as many bytes as the weights of one GEMV have: half of them
 /// read, half written. Systems take turns.
 #[derive(Parser)]
 struct Options {
@@ -32,10 +32,10 @@ struct Options {
     /// Rows of x.
     #[arg(long, default_value_t = 1)]
     rows: u64,
-    /// Only products whose weights have at most so many MiB.
+    /// Only GEMVs whose weights have at most so many MiB.
     #[arg(long, default_value_t = 128)]
     most: u64,
-    /// Write what every worker of MACO did into this folder, too: two traces per product, by itself and behind other launches, for `maco-trace` and ui.perfetto.dev. Needs a build
+    /// Write what every worker of MACO did into this folder, too: two traces per GEMV, by itself and behind other launches, for `maco-trace` and ui.perfetto.dev. Needs a build
     /// with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -114,7 +114,7 @@ fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> a
         benches::write_traces(&plan, &clock.stream, folder, &format!("M{m} N{n} K{k}"), || Ok(bound.launch_on(&clock.stream)?))?;
     }
     let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
-    let (case, work) = (format!("M{m} N{n} K{k}"), Work::product(m, n, k));
+    let (case, work) = (format!("M{m} N{n} K{k}"), Work::gemm(m, n, k));
     Ok([
         Row::against("gemv", case.clone(), "per product", ours, "graph", graph).of(work),
         Row::against("gemv", case, "per product", ours, "copy", copy),

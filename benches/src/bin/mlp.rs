@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use benches::cublaslt::{CublasLt, Epilogue, Product};
+use benches::cublaslt::{CublasLt, Epilogue, Gemm};
 use benches::forced_shapes::{self, Forced};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random, sets};
@@ -12,9 +12,9 @@ use benches::timing::{Clock, System};
 use clap::Parser;
 use maco::{Arguments, CudaGraph, Device, Tensor, bf16};
 
-/// Measures the MLP down · gelu(up · x) in one launch, beside CUDA graphs of cuBLASLt with the GELU in the first product's epilogue.
+/// Measures the MLP down · gelu(up · x) in one launch, beside CUDA graphs of cuBLASLt with the GELU in the first GEMM's epilogue.
 ///
-/// Both sides replay CUDA graphs; `plain launches`, reported beside, are ours without one. The peer has, for each product, the fastest of
+/// Both sides replay CUDA graphs; `plain launches`, reported beside, are ours without one. The peer has, for each GEMM, the fastest of
 /// up to 32 algorithms that cuBLASLt proposes, each timed here. Launches take random operands in turn, together five times the
 /// second-level cache. Systems take turns after two seconds of warm-up; medians of the rounds. Tiles and parts are what the planner
 /// chooses, or what is forced: `--case M256 --tile 128x128 --split 2,4`.
@@ -123,8 +123,8 @@ impl Bench {
         eprintln!("{}: {}", name((m, h, k)), forced_shapes::describe(plan.graph()));
         let mut sets = (0..sets(4 * h * k) as u64).map(|n| Set::new(&self.device, (m, h, k), n)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut hidden = self.device.zeros::<bf16>([m, h])?;
-        let mut up = Product::new(&self.library, &sets[0].x, &sets[0].up, &hidden, Epilogue::Gelu)?;
-        let mut down = Product::new(&self.library, &hidden, &sets[0].down, &sets[0].theirs, Epilogue::None)?;
+        let mut up = Gemm::new(&self.library, &sets[0].x, &sets[0].up, &hidden, Epilogue::Gelu)?;
+        let mut down = Gemm::new(&self.library, &hidden, &sets[0].down, &sets[0].theirs, Epilogue::None)?;
         let timed = [
             up.choose(stream, |up| sets.iter().try_for_each(|set| up.launch(stream, &set.x, &set.up, &mut hidden)))?,
             down.choose(stream, |down| sets.iter_mut().try_for_each(|set| down.launch(stream, &hidden, &set.down, &mut set.theirs)))?,
@@ -162,7 +162,7 @@ impl Bench {
                 Ok(bounds.next().map_or(Ok(()), |bound| bound.launch_on(stream))?)
             })?;
         }
-        // What lies between the products need not be in memory.
+        // What lies between the GEMMs need not be in memory.
         let work = Work { flops: 4 * m * h * k, bytes: 2 * (2 * m * k + 2 * h * k) };
         let row = |metric, ours| Row::against("mlp", name((m, h, k)), metric, ours, PEER, times[2]).of(work);
         Ok([row(METRIC, times[0]), row("plain launches", times[1])])

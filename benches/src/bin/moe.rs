@@ -14,7 +14,7 @@ use maco::Device;
 /// Measures a layer of a mixture of experts, 8 of 64 for each of 4096 tokens, in one launch.
 ///
 /// From the tokens' scores on: softmax, the eight highest, gather, gate · up, silu, down, weighted sum. Which rows an expert gets is known on
-/// the device only. PyTorch runs the same scores (`benches/peers/moe.py`, a child process) in three ways: `grouped`, one grouped product
+/// the device only. PyTorch runs the same scores (`benches/peers/moe.py`, a child process) in three ways: `grouped`, one grouped GEMM
 /// for all experts in a CUDA graph; `padded`, as many rows for every expert as the one with most has, in a CUDA graph; `per-expert`, where
 /// the host asks for the numbers of rows. Each expert's weights are read once: they are larger than the second-level cache. Blocks of rounds
 /// of MACO and of PyTorch take turns after two seconds of warm-up; medians of all rounds.
@@ -81,7 +81,7 @@ fn case(
     let mut mixture = Mixture::new(device, sizes, &scores)?;
     let plan = mixture.plan(device, &benches::options())?;
     let bound = plan.bind(mixture.arguments())?;
-    // The experts' products, and all that the layer has as arguments: x, the weights of every expert, y, and where rows go.
+    // The experts' GEMMs, and all that the layer has as arguments: x, the weights of every expert, y, and where rows go.
     let work = Work { flops: sizes.operations(), bytes: moved(&plan) };
     let mut systems: [System<'_>; 1] = [Box::new(|| Ok(bound.launch_on(&clock.stream)?))];
     let launches = clock.warm_up(&mut systems)?;
@@ -115,7 +115,7 @@ fn case(
     // What cannot be removed is left to the system.
     let _ = std::fs::remove_file(&file);
     let ours = Measured::of(&ours);
-    eprintln!("{name}: {:.0} TFLOP/s of products", sizes.operations() as f64 / ours.value / 1e6);
+    eprintln!("{name}: {:.0} TFLOP/s of GEMMs", sizes.operations() as f64 / ours.value / 1e6);
     let beside = PEERS.into_iter().zip(&theirs).filter(|(_, times)| !times.is_empty());
     let row = |(peer, times): (&'static str, &Vec<f64>)| Row::against("moe", name, "time", ours, peer, Measured::of(times)).of(work);
     let mut rows: Vec<Row> = beside.map(row).collect();

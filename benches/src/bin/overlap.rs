@@ -1,23 +1,23 @@
-//! How much of an all-reduce hides behind the products whose summands it adds up, beside cuBLASLt and NCCL.
+//! How much of an all-reduce hides behind the GEMMs whose summands it adds up, beside cuBLASLt and NCCL.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use benches::cublaslt::{CublasLt, Epilogue, Product};
+use benches::cublaslt::{CublasLt, Epilogue, Gemm};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random, same_bits};
 use benches::nccl::Nccl;
 use benches::overlaps::{mlp_by_nccl, mlp_summed};
-use benches::rank_clock::RankClock;
+use benches::rank_clock::{RankClock, System};
 use benches::rows::{Row, publish};
 use clap::Parser;
 use maco::{Arguments, Communicator, CudaGraph, Device, Plan, PlanOptions, Stream, Via, bf16};
 
 /// Measures tensor-parallel MLPs, down · gelu(up · x), with their all-reduce: ranks are threads of this process, each with a GPU.
 ///
-/// T_all is one megakernel, the all-reduce in it; once more with tasks that send its tiles, instead of the products, and once more in two steps, by owners (two-shot). Cases say
+/// T_all is one megakernel, the all-reduce in it; once more with tasks that send its tiles, instead of the GEMMs, and once more in two steps, by owners (two-shot). Cases say
 /// how the tiles go, as the plan does. T_gemm is the same without the all-reduce. T_seq is T_gemm's and then NCCL's all-reduce, in one CUDA graph.
-/// E_own = 1 - (T_all - T_gemm) / (T_seq - T_gemm): 1 is an all-reduce that is hidden, 0 one that comes behind the products. The peer is cuBLASLt, by the fastest
+/// E_own = 1 - (T_all - T_gemm) / (T_seq - T_gemm): 1 is an all-reduce that is hidden, 0 one that comes behind the GEMMs. The peer is cuBLASLt, by the fastest
 /// of the algorithms that it proposes, and then NCCL, in one CUDA graph, without multicast: NCCL_NVLS_ENABLE=0. Times are the greatest of all ranks in each round, medians of the
 /// rounds. Results are compared, those of megakernels bit by bit.
 #[derive(Parser)]
@@ -34,9 +34,9 @@ struct Options {
     /// Shapes, M x H x K of all ranks together, such as `8192x28672x8192`
     #[arg(long, value_delimiter = ',', default_values = ["8192x28672x8192", "4096x12288x4096"])]
     mlp: Vec<String>,
-    /// Multiprocessors that NCCL has beside the kernel
-    #[arg(long, default_value_t = 8)]
-    comm_sms: u32,
+    /// Multiprocessors that NCCL has beside the kernel, each a row
+    #[arg(long, value_delimiter = ',', default_values_t = [4, 8])]
+    comm_sms: Vec<u32>,
     /// Write what a launch of each rank did here, by itself and behind others, two files for each shape and rank: `maco-trace` reads them. For a build with MACO_PROFILE=1
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -50,7 +50,10 @@ fn main() -> anyhow::Result<()> {
     let gpus = (0..).take_while(|&index| Device::gpu(index).is_ok()).count() as u32;
     let ranks = options.ranks.unwrap_or(gpus);
     ensure!(ranks >= 2 && ranks <= gpus, "{ranks} ranks, of which each needs a GPU, and there are {gpus}; two are the least");
-    let results = Communicator::threads(ranks, |communicator| measure(&communicator, &options))?;
+    let results = Communicator::threads(ranks, |communicator| {
+        // The others may wait for this rank for long.
+        measure(&communicator, &options).inspect_err(|error| eprintln!("rank {}: {error:#}", communicator.rank()))
+    })?;
     let mut rows = results.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     // All ranks have the same.
     publish(&rows.swap_remove(0), options.json.as_deref())
@@ -86,69 +89,81 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         ensure!(h.is_multiple_of(count), "H {h} cannot be divided among {count} ranks");
         // What a rank frees waits for kernels of the others, and those for it.
         communicator.barrier()?;
-        let share = h / count;
-        let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, share, k, 2 + rank, (k as f32).powf(-0.5))?);
-        let down = random(&device, k, share, 20 + rank, (h as f32).powf(-0.5))?;
+        let shard = h / count;
+        let (x, up) = (random(&device, m, k, 1, 1.0)?, random(&device, shard, k, 2 + rank, (k as f32).powf(-0.5))?);
+        let down = random(&device, k, shard, 20 + rank, (h as f32).powf(-0.5))?;
         let new = |columns| device.zeros::<bf16>([m, columns]);
         let (mut ours, mut by_tasks_too, mut in_two_steps_too) = (new(k)?, new(k)?, new(k)?);
-        let (mut by_nccl, mut part, mut sequential) = (new(k)?, new(k)?, new(k)?);
-        let (mut hidden, mut product, mut theirs) = (new(share)?, new(k)?, new(k)?);
+        let (mut part, mut sequential) = (new(k)?, new(k)?);
+        let (mut hidden, mut result, mut theirs) = (new(shard)?, new(k)?, new(k)?);
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
 
         let asked = PlanOptions::new().communicator(communicator.clone());
-        let summed = |options: &PlanOptions| mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: share }, options);
+        let summed = |options: &PlanOptions| mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: shard }, options);
         let fused = summed(&asked)?;
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;
         let by_tasks = summed(&asked.clone().push_tiles(false))?;
         let sent = by_tasks.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_tasks_too))?;
         let in_two_steps = summed(&asked.clone().via(Via::TwoShot))?;
         let owned = in_two_steps.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut in_two_steps_too))?;
-        let beside =
-            mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: share }, &asked.clone().comm_sms(options.comm_sms))?;
-        let gated = beside.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut by_nccl))?;
-        let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: share, K: k }, &PlanOptions::new())?;
+        let lent = |&sms: &u32| mlp_by_nccl::plan_with(&device, mlp_by_nccl::Dims { M: m, K: k, H: shard }, &asked.clone().comm_sms(sms));
+        let beside = options.comm_sms.iter().map(lent).collect::<Result<Vec<_>, _>>()?;
+        let mut by_nccl = beside.iter().map(|_| new(k)).collect::<Result<Vec<_>, _>>()?;
+        let mut gated = Vec::new();
+        for (plan, y) in beside.iter().zip(&mut by_nccl) {
+            gated.push(plan.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(y))?);
+        }
+        let mut replays = Vec::new();
+        for bound in &gated {
+            replays.push(CudaGraph::capture(&stream, |stream| bound.launch_on(stream))?);
+        }
+        let apart = mlp::plan_with(&device, mlp::Dims { M: m, H: shard, K: k }, &PlanOptions::new())?;
         let gemm = apart.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut part))?;
         gemm.launch_on(&stream)?;
-        let mut first = Product::new(&library, &x, &up, &hidden, Epilogue::Gelu)?;
-        let mut second = Product::new(&library, &hidden, &down, &product, Epilogue::None)?;
+        let mut first = Gemm::new(&library, &x, &up, &hidden, Epilogue::Gelu)?;
+        let mut second = Gemm::new(&library, &hidden, &down, &result, Epilogue::None)?;
         first.choose(&stream, |first| first.launch(&stream, &x, &up, &mut hidden))?;
-        second.choose(&stream, |second| second.launch(&stream, &hidden, &down, &mut product))?;
-        let products = CudaGraph::capture(&stream, |_| {
+        second.choose(&stream, |second| second.launch(&stream, &hidden, &down, &mut result))?;
+        let by_cublas = CudaGraph::capture(&stream, |_| {
             first.launch(&stream, &x, &up, &mut hidden)?;
-            second.launch(&stream, &hidden, &down, &mut product)
+            second.launch(&stream, &hidden, &down, &mut result)
         })?;
         let peer = CudaGraph::capture(&stream, |_| {
             first.launch(&stream, &x, &up, &mut hidden)?;
-            second.launch(&stream, &hidden, &down, &mut product)?;
-            nccl.all_reduce(&stream, &product, &mut theirs)
+            second.launch(&stream, &hidden, &down, &mut result)?;
+            nccl.all_reduce(&stream, &result, &mut theirs)
         })?;
         let behind = CudaGraph::capture(&stream, |stream| {
             gemm.launch_on(stream)?;
             nccl.all_reduce(stream, &part, &mut sequential)
         })?;
-        let times = clock.measure(&mut [
-            &mut || Ok(all.launch_on(&stream)?),
-            &mut || Ok(gemm.launch_on(&stream)?),
-            &mut || Ok(behind.launch(&stream)?),
-            &mut || Ok(peer.launch(&stream)?),
-            &mut || Ok(products.launch(&stream)?),
-            &mut || Ok(sent.launch_on(&stream)?),
-            &mut || Ok(owned.launch_on(&stream)?),
-            &mut || Ok(gated.launch_on(&stream)?),
-        ])?;
+        let mut systems: Vec<Box<dyn FnMut() -> anyhow::Result<()> + '_>> = vec![
+            Box::new(|| Ok(all.launch_on(&stream)?)),
+            Box::new(|| Ok(gemm.launch_on(&stream)?)),
+            Box::new(|| Ok(behind.launch(&stream)?)),
+            Box::new(|| Ok(peer.launch(&stream)?)),
+            Box::new(|| Ok(by_cublas.launch(&stream)?)),
+            Box::new(|| Ok(sent.launch_on(&stream)?)),
+            Box::new(|| Ok(owned.launch_on(&stream)?)),
+        ];
+        for (bound, replay) in gated.iter().zip(&replays) {
+            systems.push(Box::new(|| Ok(bound.launch_on(&stream)?)));
+            systems.push(Box::new(|| Ok(replay.launch(&stream)?)));
+        }
+        let times = clock.measure(&mut systems.iter_mut().map(|system| &mut **system as System<'_>).collect::<Vec<_>>())?;
+        drop(systems);
         fused.check()?;
         by_tasks.check()?;
         in_two_steps.check()?;
-        beside.check()?;
+        beside.iter().try_for_each(|plan| plan.check())?;
         apart.check()?;
         agree(&ours, &theirs, ROUNDED)?;
         same_bits(&by_tasks_too, &ours)?;
         same_bits(&in_two_steps_too, &ours)?;
         agree(&sequential, &theirs, ROUNDED)?;
-        agree(&by_nccl, &theirs, ROUNDED)?;
-        let [all, gemm, behind, peer, products, sent, owned] = [times[0], times[1], times[2], times[3], times[4], times[5], times[6]];
-        let gated = times[7];
+        by_nccl.iter().try_for_each(|sum| agree(sum, &theirs, ROUNDED))?;
+        let [all, gemm, behind, peer, by_cublas, sent, owned] = [times[0], times[1], times[2], times[3], times[4], times[5], times[6]];
         let case = format!("MLP M{m} H{h} K{k}, {count} ranks");
         eprintln!("{case}: {}", fused.graph());
         let named = |plan: &Plan| format!("{case}, {}", way(plan));
@@ -156,9 +171,14 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         rows.push(row(&named(&fused), "T_all", all, "cuBLASLt, then NCCL", peer));
         rows.push(row(&named(&by_tasks), "T_all, tasks send", sent, "cuBLASLt, then NCCL", peer));
         rows.push(row(&named(&in_two_steps), "T_all, two-shot", owned, "cuBLASLt, then NCCL", peer));
-        rows.push(row(&named(&beside), "T_all, NCCL beside", gated, "cuBLASLt, then NCCL", peer));
+        for ((plan, times), sms) in beside.iter().zip(times[7..].chunks(2)).zip(&options.comm_sms) {
+            for (&time, how) in times.iter().zip(["", ", in a graph"]) {
+                let case = format!("{}, {sms} multiprocessors{how}", named(plan));
+                rows.push(row(&case, "T_all, NCCL beside", time, "cuBLASLt, then NCCL", peer));
+            }
+        }
         rows.push(row(&case, "T_seq", behind, "cuBLASLt, then NCCL", peer));
-        rows.push(row(&case, "T_gemm", gemm, "cuBLASLt", products));
+        rows.push(row(&case, "T_gemm", gemm, "cuBLASLt", by_cublas));
         let (left, whole) = (all.with(gemm, |all, gemm| all - gemm), behind.with(gemm, |behind, gemm| behind - gemm));
         let hidden = left.with(whole, |left, whole| 1.0 - left / whole);
         if let Some(folder) = &options.traces {

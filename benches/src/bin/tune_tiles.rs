@@ -13,13 +13,13 @@ use clap::{Parser, ValueEnum};
 use maco::{Arguments, CudaGraph, Device, Tensor, Tuning, bf16, f16};
 use maco_graph::plan::PlannedCall;
 
-/// Measures products in every tile: whole, in several numbers of parts, and with the last wave's tiles in parts.
+/// Measures GEMMs in every tile: whole, in several numbers of parts, and with the last wave's tiles in parts.
 ///
 /// Each is a launch of its own, sixteen of them one behind the other in a CUDA graph, on random operands that together are five times the second-level
 /// cache. Candidates take turns after two seconds of warm-up; medians of the rounds. All have to agree with what the planner chooses by itself.
 #[derive(Parser)]
 struct Options {
-    /// M, N and K of products, such as `256x8192x4096`; without, the published shapes of up to 1024 rows
+    /// M, N and K of GEMMs, such as `256x8192x4096`; without, the published shapes of up to 1024 rows
     #[arg(long, value_delimiter = ',', value_parser = shapes::parse)]
     shape: Vec<Shape>,
     /// How the operands are stored; without, every way
@@ -28,7 +28,7 @@ struct Options {
     /// What they hold; without, `bf16` and `f16`
     #[arg(long, value_delimiter = ',')]
     element: Vec<Element>,
-    /// Write the fastest of each product here, for `PlanOptions::tuning`. What the file has already stays, unless it is about the same calls
+    /// Write the fastest of each GEMM here, for `PlanOptions::tuning`. What the file has already stays, unless it is about the same calls
     #[arg(long)]
     tuning: Option<PathBuf>,
     /// Write the rows here as JSON
@@ -108,7 +108,7 @@ impl<E: Half> Operands<E> {
     }
 }
 
-/// A product in all its tiles and parts; `tuning` gets the fastest.
+/// A GEMM in all its tiles and parts; `tuning` gets the fastest.
 fn measure<E: Half>(device: &Device, clock: &Clock, form: Form, shape: Shape, tuning: &mut Tuning) -> anyhow::Result<Vec<Row>> {
     let stream = &clock.stream;
     let mut operands = Operands::<E>::new(device, form, shape)?;
@@ -142,7 +142,7 @@ fn measure<E: Half>(device: &Device, clock: &Clock, form: Form, shape: Shape, tu
         let found = forced_shapes::chosen(call);
         let mark = if found == chosen { ", the planner's" } else { "" };
         let case = format!("{} of {}, {}, {found}{mark}", form.task(), E::NAME, name(shape));
-        Row::without_peer("tune", case, METRIC, time).of(Work::product(shape.0, shape.1, shape.2))
+        Row::without_peer("tune", case, METRIC, time).of(Work::gemm(shape.0, shape.1, shape.2))
     });
     Ok(rows.collect())
 }

@@ -95,31 +95,31 @@ impl Measure<'_> {
     /// Weights of two rounds that all calls share: tiles of 8 × 8, bound by loads.
     fn cached(&self) -> anyhow::Result<([Sample; 2], f64)> {
         let (tile, depth) = ([8, 8], 4096);
-        let samples = self.products([8, 2 * tile[1] * self.workers(), depth], tile, 1, 1)?;
+        let samples = self.gemm_samples([8, 2 * tile[1] * self.workers(), depth], tile, 1, 1)?;
         Ok((samples, ((tile[0] + tile[1]) * depth * 2) as f64))
     }
 
     /// Tiles of 16 × 16, bound by multiply-adds.
     fn multiplied(&self) -> anyhow::Result<([Sample; 2], f64)> {
         let (tile, depth) = ([16, 16], 4096);
-        let samples = self.products([16, 3 * tile[1] * self.workers(), depth], tile, 1, kernels::CALLS)?;
+        let samples = self.gemm_samples([16, 3 * tile[1] * self.workers(), depth], tile, 1, kernels::CALLS)?;
         Ok((samples, (2 * tile[0] * tile[1] * depth) as f64))
     }
 
     /// As many columns as make one round of whole tiles.
     fn gemms(&self, tile: [u64; 2]) -> anyhow::Result<Gemms> {
-        let of = |steps: u64, parts: u32| self.products(plans::gemm_extents(self.workers(), tile, steps), tile, parts, kernels::CALLS);
+        let of = |steps: u64, parts: u32| self.gemm_samples(plans::gemm_extents(self.workers(), tile, steps), tile, parts, kernels::CALLS);
         Ok(Gemms { tile, whole: [of(STEPS[0], 1)?, of(STEPS[1], 1)?], parts: of(STEPS[1], 2)? })
     }
 
-    /// One product and [`kernels::CALLS`], of m, n and k and at most so many different weights. The work is rounds of tasks.
-    fn products(&self, [m, n, k]: [u64; 3], tile: [u64; 2], parts: u32, weights: usize) -> anyhow::Result<[Sample; 2]> {
+    /// One GEMM and [`kernels::CALLS`], of m, n and k and at most so many different weights. The work is rounds of tasks.
+    fn gemm_samples(&self, [m, n, k]: [u64; 3], tile: [u64; 2], parts: u32, weights: usize) -> anyhow::Result<[Sample; 2]> {
         let device = self.device;
         let x = random(device, m, k, 1, 1.0)?;
         let w = (0..sets(n * k * 2).min(weights)).map(|set| random(device, n, k, set as u64 + 2, 0.02)).collect::<Result<Vec<_>, _>>()?;
         let mut y = (0..kernels::CALLS).map(|_| device.zeros::<bf16>([m, n])).collect::<Result<Vec<_>, _>>()?;
         let mut first = device.zeros::<bf16>([m, n])?;
-        let [(one, rounds), (many, all)] = plans::products(device, [m, n, k], tile, parts)?;
+        let [(one, rounds), (many, all)] = plans::gemms(device, [m, n, k], tile, parts)?;
         let inputs = (0..kernels::CALLS).fold(Arguments::new(), |arguments, _| arguments.tensor(&x));
         let inputs = (0..kernels::CALLS).fold(inputs, |arguments, call| arguments.tensor(&w[call % w.len()]));
         let single = Arguments::new().tensor(&x).tensor(&w[0]).tensor_mut(&mut first);

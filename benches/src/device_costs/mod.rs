@@ -14,7 +14,7 @@ use line::Line;
 pub const SMALL_TILE_BYTES: f64 = (2 * 4 * 1024 * 2) as f64;
 /// Calls of the chain.
 pub const CHAIN: f64 = 100.0;
-/// K steps of the two products of a tile that are compared, and of each part of a split one.
+/// K steps of the two GEMMs of a tile that are compared, and of each part of a split one.
 pub const STEPS: [u64; 2] = [32, 64];
 /// Elements of K of a step, and their bytes.
 pub const STEP: u64 = 64;
@@ -43,7 +43,7 @@ impl Sample {
 pub struct Gemms {
     /// Rows and columns.
     pub tile: [u64; 2],
-    /// One and many products of the lower number of steps, and of the higher one.
+    /// One and many GEMMs of the lower number of steps, and of the higher one.
     pub whole: [[Sample; 2]; 2],
     /// Of the higher one, in two parts.
     pub parts: [Sample; 2],

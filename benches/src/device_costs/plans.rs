@@ -1,4 +1,4 @@
-//! What is planned to measure a device: products, copies and chains in tiles and lists that are forced.
+//! What is planned to measure a device: GEMMs, copies and chains in tiles and lists that are forced.
 
 use maco::{CallShape, CompiledGraph, Device, Plan, TaskGraph, bf16};
 
@@ -20,13 +20,13 @@ pub fn gemm_extents(workers: u64, tile: [u64; 2], steps: u64) -> [u64; 3] {
     [GEMM_ROWS, workers * tile[0] * tile[1] / GEMM_ROWS, steps * STEP]
 }
 
-/// Plans of one product and of [`kernels::CALLS`], and how many rounds of tasks each has.
-pub fn products(device: &Device, [m, n, k]: [u64; 3], tile: [u64; 2], parts: u32) -> anyhow::Result<[(Plan, f64); 2]> {
+/// Plans of one GEMM and of [`kernels::CALLS`], and how many rounds of tasks each has.
+pub fn gemms(device: &Device, [m, n, k]: [u64; 3], tile: [u64; 2], parts: u32) -> anyhow::Result<[(Plan, f64); 2]> {
     let tile = tile.map(|size| size as u32).to_vec();
     let shape = |call: usize| CallShape { call: call as u32, tile: Some(tile.clone()), split: Some(parts), whole: 0 };
     let options = |calls: usize| crate::options().shapes((0..calls).map(shape).collect());
-    let one = kernels::product::plan_with(device, kernels::product::Dims { M: m, N: n, K: k }, &options(1))?;
-    let many = kernels::products::plan_with(device, kernels::products::Dims { M: m, N: n, K: k }, &options(kernels::CALLS))?;
+    let one = kernels::gemm::plan_with(device, kernels::gemm::Dims { M: m, N: n, K: k }, &options(1))?;
+    let many = kernels::gemms::plan_with(device, kernels::gemms::Dims { M: m, N: n, K: k }, &options(kernels::CALLS))?;
     let rounds = |plan: &Plan| (plan.clone(), (plan.tasks() as u64).div_ceil(device.workers().into()) as f64);
     Ok([rounds(&one), rounds(&many)])
 }
@@ -69,7 +69,7 @@ mod tests {
 
     /// The fit takes it for granted.
     #[test]
-    fn every_product_is_whole_rounds_of_the_tile_that_is_asked_for() {
+    fn every_gemm_is_whole_rounds_of_the_tile_that_is_asked_for() {
         let device = Device::cpu_with(WORKERS);
         let workers = u64::from(WORKERS);
         let mut cases = vec![([8, 16 * workers, 4096], [8, 8], 1, 2.0), ([16, 48 * workers, 4096], [16, 16], 1, 3.0)];
@@ -78,7 +78,7 @@ mod tests {
             cases.push((gemm_extents(workers, tile, STEPS[1]), tile, 2, 2.0));
         }
         for (extents, tile, parts, rounds) in cases {
-            let plans = products(&device, extents, tile, parts).unwrap();
+            let plans = gemms(&device, extents, tile, parts).unwrap();
             for ((plan, found), calls) in plans.into_iter().zip([1.0, kernels::CALLS as f64]) {
                 let call = &plan.graph().calls[0];
                 assert_eq!((found, plan.tasks() as f64), (rounds * calls, found * f64::from(WORKERS)), "{tile:?}");

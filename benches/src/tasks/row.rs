@@ -1,4 +1,4 @@
-//! The peers between the products of a decoder's layer: plain kernels on one row of `bf16`.
+//! The peers between the GEMVs of a decoder's layer: plain kernels on one row of `bf16`.
 
 /// What `peer_rmsnorm` works on: y = x / √(mean(x²) + epsilon) · weight.
 #[derive(Clone, Copy)]

@@ -34,8 +34,8 @@ struct Options {
 
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
-    // `maco launch` and torchrun start processes; without them the ranks are threads of this one.
-    let results = if std::env::var_os("RANK").is_some() {
+    // Launchers start processes; without one the ranks are threads of this one.
+    let results = if Communicator::is_launched() {
         vec![rank(&Communicator::from_env()?, &options)]
     } else {
         Communicator::threads(options.ranks, |ranks| rank(&ranks, &options))?

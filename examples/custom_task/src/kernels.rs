@@ -1,11 +1,11 @@
-//! A gated unit with a loss behind it, and a product of numbers of eight bits with their scales: tasks that the library does not have.
+//! A gated unit with a loss behind it, and a GEMM of numbers of eight bits with their scales: tasks that the library does not have.
 use maco::math::{exp, ln};
 use maco::prelude::*;
 use maco::{Acc, E4M3, Mapped, ReadTile, Scratch, Simt};
 
 /// y\[M, N\] = gelu(x\[M, K\] · gate\[N, K\]ᵀ) · (x · up\[N, K\]ᵀ), summed in `f32` and rounded once (GEGLU: Shazeer, 2020).
 ///
-/// Both products are made at the same time: `x` is loaded once for both, and neither of them goes through memory.
+/// Both GEMMs run at the same time: `x` is loaded once for both, and neither of them goes through memory.
 #[maco::task(tile(i = 64 | 128, j = 128), E in [bf16, f16])]
 pub fn geglu(
     cta: &mut Cta,
@@ -194,7 +194,7 @@ pub unsafe fn scaled(
     unsafe { scaled_by(cta, &x, &w, (scale_x, scale_w), &y) }
 }
 
-/// The product of quantised rows.
+/// The GEMM of quantised rows.
 #[maco::megakernel]
 pub fn quantised(x: In<i8, M, K>, w: In<i8, N, K>, scale_x: In<f32, M>, scale_w: In<f32, N>, y: Out<bf16, M, N>) {
     scaled(x, w, scale_x, scale_w, y);

@@ -9,7 +9,7 @@ use custom_task::reference::{Random, cross_entropy, geglu, scaled};
 use maco::{Device, bf16};
 
 /// Tasks of one's own: gelu(x · gate) · (x · up) in one task, the cross-entropy of the logits
-/// behind it, and a product of numbers of eight bits with their scales.
+/// behind it, and a GEMM of numbers of eight bits with their scales.
 #[derive(Parser)]
 struct Options {
     /// Run on the CPU even if there is a GPU.
@@ -76,7 +76,7 @@ fn main() -> anyhow::Result<ExitCode> {
             eight.add(found.to_f64(), scaled(of(&x, row, k), of(&w, col, k), scales));
         }
     }
-    println!("  scaled product: relative error {:.1e} against f64 (at most 4e-3: bf16 results)", eight.relative());
+    println!("  scaled GEMM: relative error {:.1e} against f64 (at most 4e-3: bf16 results)", eight.relative());
 
     if device.is_gpu() {
         let together = fused::plan(&device, fused::Dims { M: m, K: k, N: n })?;

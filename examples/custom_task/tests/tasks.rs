@@ -39,7 +39,7 @@ fn a_loss_alone() {
 }
 
 #[test]
-fn a_product_with_scales_alone() {
+fn a_gemm_with_scales_alone() {
     let device = Device::cpu();
     // Parts of tiles; no step of K, and several.
     for (m, k, n) in [(130, 144, 70), (3, 301, 129), (64, 1, 1), (1, 0, 5)] {

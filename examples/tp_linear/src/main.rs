@@ -38,8 +38,8 @@ struct Options {
 
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
-    // `maco launch` and torchrun start processes; without them the ranks are threads of this one.
-    let results = if std::env::var_os("RANK").is_some() {
+    // Launchers start processes; without one the ranks are threads of this one.
+    let results = if Communicator::is_launched() {
         vec![rank(&Communicator::from_env()?, &options)]
     } else {
         Communicator::threads(options.ranks, |ranks| rank(&ranks, &options))?
@@ -57,15 +57,15 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
     let (m, n, k) = (options.m.unwrap_or(default.0), options.n.unwrap_or(default.1), options.k.unwrap_or(default.2));
     let count = u64::from(ranks.ranks());
     ensure!(k % count == 0, "K {k} cannot be divided among {count} ranks");
-    let (share, from) = (k / count, k / count * u64::from(ranks.rank()));
+    let (shard, from) = (k / count, k / count * u64::from(ranks.rank()));
 
     let mut random = Random(1);
     let (x, w) = (random.matrix(m * k, 1.0), random.matrix(n * k, (k as f32).powf(-0.5)));
     // Messages of the summands, in whole tiles: from every rank and twice, and as packets, half of which are flags, if they are small.
     ranks.set_message_memory((MIB + 8 * m.next_multiple_of(64) * n.next_multiple_of(256) * count) as usize)?;
-    let dims = kernels::row_parallel::Dims { M: m, N: n, K: share };
+    let dims = kernels::row_parallel::Dims { M: m, N: n, K: shard };
     let plan = kernels::row_parallel::plan_with(&device, dims, &PlanOptions::new().communicator(ranks.clone()))?;
-    let (dx, dw) = (device.upload(&columns(&x, k, from, share), [m, share])?, device.upload(&columns(&w, k, from, share), [n, share])?);
+    let (dx, dw) = (device.upload(&columns(&x, k, from, shard), [m, shard])?, device.upload(&columns(&w, k, from, shard), [n, shard])?);
     let mut dy = device.zeros::<bf16>([m, n])?;
     plan.run(&dx, &dw, &mut dy)?; // the first run is not timed
     let mut times = Vec::new();

@@ -38,8 +38,8 @@ struct Options {
 
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
-    // `maco launch` and torchrun start processes; without them the ranks are threads of this one.
-    let results = if std::env::var_os("RANK").is_some() {
+    // Launchers start processes; without one the ranks are threads of this one.
+    let results = if Communicator::is_launched() {
         vec![rank(&Communicator::from_env()?, &options)]
     } else {
         Communicator::threads(options.ranks, |ranks| rank(&ranks, &options))?
@@ -57,7 +57,7 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
     let (m, k, h) = (options.m.unwrap_or(default.0), options.k.unwrap_or(default.1), options.h.unwrap_or(default.2));
     let count = u64::from(ranks.ranks());
     ensure!(h % count == 0, "H {h} cannot be divided among {count} ranks");
-    let (share, from) = (h / count, h / count * u64::from(ranks.rank()));
+    let (shard, from) = (h / count, h / count * u64::from(ranks.rank()));
 
     let mut random = Random(1);
     let x = random.matrix(m * k, 1.0);
@@ -65,11 +65,11 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
     let (up, down) = (random.matrix(h * k, 3.0 * (k as f32).powf(-0.5)), random.matrix(k * h, 3.0 * (h as f32).powf(-0.5)));
     // Messages of the summands, in whole tiles: from every rank and twice, and as packets, half of which are flags, if they are small.
     ranks.set_message_memory((MIB + 8 * m.next_multiple_of(64) * k.next_multiple_of(256) * count) as usize)?;
-    let dims = kernels::mlp::Dims { M: m, K: k, H: share };
+    let dims = kernels::mlp::Dims { M: m, K: k, H: shard };
     let plan = kernels::mlp::plan_with(&device, dims, &PlanOptions::new().communicator(ranks.clone()))?;
     let (dx, ones) = (device.upload(&x, [m, k])?, device.upload(&vec![bf16::ONE; k as usize], [k])?);
-    let dup = device.upload(&up[(from * k) as usize..][..(share * k) as usize], [share, k])?;
-    let ddown = device.upload(&columns(&down, h, from, share), [k, share])?;
+    let dup = device.upload(&up[(from * k) as usize..][..(shard * k) as usize], [shard, k])?;
+    let ddown = device.upload(&columns(&down, h, from, shard), [k, shard])?;
     let mut dy = device.zeros::<bf16>([m, k])?;
     plan.run(&dx, &dup, &ddown, &ones, &mut dy)?; // the first run is not timed
     let mut times = Vec::new();

@@ -67,7 +67,7 @@ pub enum Write<const N: usize = 0> {}
 pub enum Update {}
 /// What an operation returns of its result, which was a `#[write(..)]` or an `#[update(..)]` parameter, as `A` says.
 pub struct Written<A>(PhantomData<fn() -> A>);
-/// The same of a product, whose result is stored when the body has ended: nothing reads or writes it any more.
+/// The same of a GEMM, whose result is stored when the body has ended: nothing reads or writes it any more.
 pub struct Stored<A>(PhantomData<fn() -> A>);
 /// `#[read(..)]` of what a GEMV streams, its operand B: what the plan knows it by.
 pub enum Streamed {}

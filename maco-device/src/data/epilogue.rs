@@ -200,7 +200,7 @@ impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     }
 }
 
-/// `.first(..)`: `T`, behind a product whose operand A has the elementwise prologue `M`, which has no tensors.
+/// `.first(..)`: `T`, behind a GEMM whose operand A has the elementwise prologue `M`, which has no tensors.
 pub struct First<M, T>(PhantomData<(M, T)>);
 
 impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {
@@ -301,7 +301,7 @@ pub trait WithEpilogue {
     fn of<T: Epilogue, E: MmaElement>(self) -> Self::Output;
 }
 
-/// The epilogues of several instances, one of which is chosen when a product ends.
+/// The epilogues of several instances, one of which is chosen when a GEMM ends.
 pub(crate) trait Epilogues {
     /// Does it with the epilogue of instance `op`.
     fn with<W: WithEpilogue>(op: u32, what: W) -> W::Output;

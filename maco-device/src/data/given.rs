@@ -21,7 +21,7 @@ pub trait Given<T> {
 #[diagnostic::on_unimplemented(
     message = "MACO0073: this parameter of the helper function is `{A}`, and the argument is `{Self}`",
     label = "the body may do something else with it than the helper function does",
-    note = "`Read` is `#[read(..)]`, `Write` is `#[write(..)]`, `Update` is `#[update(..)]`, `Written` is what an operation returned, in a helper function `#[written(..)]`; of a product that is `Stored`, and its operand B is `Streamed`",
+    note = "`Read` is `#[read(..)]`, `Write` is `#[write(..)]`, `Update` is `#[update(..)]`, `Written` is what an operation returned, in a helper function `#[written(..)]`; of a GEMM or GEMV that is `Stored`, and its operand B is `Streamed`",
     note = "did you pass the arguments in the wrong order?"
 )]
 pub trait OfAccess<A> {}

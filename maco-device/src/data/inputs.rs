@@ -2,7 +2,7 @@
 
 use crate::data::element::Element;
 use crate::data::reader::Reader;
-use crate::data::tile::{BY_ELEMENT, Place, Tile};
+use crate::data::tile::{BY_ELEMENT, BlockAddresses, Tile};
 use crate::sync::ring::Ring;
 
 /// Tiles read together, element by element. A tile of one row is broadcast over the rows of the result.
@@ -52,16 +52,16 @@ pub trait Inputs: Copy {
     unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self;
     /// Where a thread's blocks lie in each of them.
     #[doc(hidden)]
-    type Places: Copy;
-    /// See [`Tile::place`]; of tiles that are broadcast, always in their one row. `NEAR`: the others have [arrived](Inputs::arrived).
+    type Addresses: Copy;
+    /// See [`Tile::block_addresses`]; of tiles that are broadcast, always in their one row. `NEAR`: the others have [arrived](Inputs::arrived).
     #[doc(hidden)]
-    fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places;
+    fn addresses<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Addresses;
     /// Block `n` of each.
     ///
     /// # Safety
     /// Its row and eight columns are covered, from a multiple of eight on, and [`wide`](Inputs::wide); or they have arrived.
     #[doc(hidden)]
-    unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks;
+    unsafe fn block<const NEAR: bool>(addresses: Self::Addresses, n: u32) -> Self::Blocks;
     #[doc(hidden)]
     fn open(blocks: Self::Blocks) -> [Self::Values; 8];
 }
@@ -97,19 +97,19 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     fn covers(self, rows: u32, cols: u32) -> bool {
         (R == 1 || rows <= self.rows()) & (cols <= self.cols())
     }
-    type Places = Place<E>;
+    type Addresses = BlockAddresses<E>;
     #[inline(always)]
-    fn places<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
+    fn addresses<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> BlockAddresses<E> {
         match (R == 1, NEAR) {
-            (true, _) => self.place::<false>((0, col), (0, beside)),
-            (false, true) => self.place::<true>((row, col), (below, beside)),
-            (false, false) => self.place::<false>((row, col), (below, beside)),
+            (true, _) => self.block_addresses::<false>((0, col), (0, beside)),
+            (false, true) => self.block_addresses::<true>((row, col), (below, beside)),
+            (false, false) => self.block_addresses::<false>((row, col), (below, beside)),
         }
     }
     #[inline(always)]
-    unsafe fn block<const NEAR: bool>(place: Place<E>, n: u32) -> E::Eight {
+    unsafe fn block<const NEAR: bool>(addresses: BlockAddresses<E>, n: u32) -> E::Eight {
         // SAFETY: passed on from the caller.
-        unsafe { if NEAR && R != 1 { place.block::<true>(n) } else { place.block::<false>(n) } }
+        unsafe { if NEAR && R != 1 { addresses.block::<true>(n) } else { addresses.block::<false>(n) } }
     }
     const BYTES: u32 = if R == 1 { 0 } else { E::BYTES };
     #[inline(always)]
@@ -154,9 +154,9 @@ impl Inputs for () {
     fn covers(self, _: u32, _: u32) -> bool {
         true
     }
-    type Places = ();
+    type Addresses = ();
     #[inline(always)]
-    fn places<const NEAR: bool>(self, _: (u32, u32), _: (u32, u32)) {}
+    fn addresses<const NEAR: bool>(self, _: (u32, u32), _: (u32, u32)) {}
     #[inline(always)]
     unsafe fn block<const NEAR: bool>((): (), _: u32) {}
     const BYTES: u32 = 0;
@@ -224,15 +224,15 @@ macro_rules! tuple_inputs {
                 // SAFETY: passed on from the caller.
                 unsafe { ($(self.$n.arrived(ring, pages, cols, held),)+) }
             }
-            type Places = ($($name::Places,)+);
+            type Addresses = ($($name::Addresses,)+);
             #[inline(always)]
-            fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places {
-                ($(self.$n.places::<NEAR>(first, step),)+)
+            fn addresses<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Addresses {
+                ($(self.$n.addresses::<NEAR>(first, step),)+)
             }
             #[inline(always)]
-            unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks {
+            unsafe fn block<const NEAR: bool>(addresses: Self::Addresses, n: u32) -> Self::Blocks {
                 // SAFETY: passed on from the caller.
-                unsafe { ($($name::block::<NEAR>(places.$n, n),)+) }
+                unsafe { ($($name::block::<NEAR>(addresses.$n, n),)+) }
             }
             #[inline(always)]
             fn open(blocks: Self::Blocks) -> [Self::Values; 8] {

@@ -21,12 +21,12 @@ pub trait Single: Kind {}
 #[diagnostic::on_unimplemented(
     message = "MACO0068: this is an operation of kind `{O}`, and this body is of kind `{Self}`",
     label = "not an operation of this body",
-    note = "loads of a product begin before its body runs, so it has no other operations: make them a task of their own, or fuse them: `linear(x, w, y).then(add(b)).then(gelu)`, `cta.gemv_with(..)`",
+    note = "loads of a GEMM or GEMV begin before its body runs, so it has no other operations: make them a task of their own, or fuse them: `linear(x, w, y).then(add(b)).then(gelu)`, `cta.gemv_with(..)`",
     note = "a body is of the kind that its text looks like; one whose helper functions multiply says so: `cta: &mut Cta<Gemm>`"
 )]
 pub trait Has<O>: Kind {}
 
-/// Matrix products on the tensor cores: `accumulator`, `steps`, `mma`, `store` and those of pairs. Operands are staged through the ring.
+/// GEMMs on the tensor cores: `accumulator`, `steps`, `mma`, `store` and those of pairs. Operands are staged through the ring.
 pub enum Gemm {}
 /// `gemv` or `gemv_with`: few rows; operand B comes through the ring.
 pub enum Gemv {}

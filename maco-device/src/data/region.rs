@@ -100,9 +100,9 @@ impl<C: Like<K>, K, L> OnePerRow<(K, L)> for (One, C) {}
 )]
 pub trait OneRow {}
 
-/// What an operand of a product keeps are the rows of the sum's region. `N` and `Major` are those of [`crate::data::tile::MmaOperand`].
+/// What an operand of a GEMM keeps are the rows of the sum's region. `N` and `Major` are those of [`crate::data::tile::MmaOperand`].
 pub trait KeepsRows<G, const N: usize, Major> {}
-/// What an operand of a product keeps are the columns of the sum's region.
+/// What an operand of a GEMM keeps are the columns of the sum's region.
 pub trait KeepsColumns<G, const N: usize, Major> {}
 /// It is contracted along the index `D`, as the other operand.
 pub trait ContractsWith<D, const N: usize, Major> {}

@@ -20,7 +20,7 @@ const _: () = assert!(core::mem::offset_of!(Descriptor, op) == 0 && core::mem::o
 /// A task in flight. Another thread writes the slot between tasks: nothing of it is behind a reference.
 #[derive(Clone, Copy)]
 pub struct Task {
-    place: Place,
+    slot: SlotAddress,
     launch: *const Launch,
 }
 
@@ -35,10 +35,10 @@ pub(crate) struct Norm<E> {
 
 /// Where a slot is: in shared memory on a GPU.
 #[cfg(not(target_arch = "nvptx64"))]
-pub type Place = *const Slot;
+pub type SlotAddress = *const Slot;
 /// Where a slot is: in shared memory on a GPU.
 #[cfg(target_arch = "nvptx64")]
-pub type Place = u32;
+pub type SlotAddress = u32;
 
 impl Task {
     /// Not what a task needs of the launch: few need anything, and a pointer to the launch costs no register.
@@ -46,8 +46,8 @@ impl Task {
     /// # Safety
     /// The slot stays valid and unchanged, and the launch live, for as long as the value is used.
     #[inline(always)]
-    pub unsafe fn new(place: Place, launch: *const Launch) -> Task {
-        Task { place, launch }
+    pub unsafe fn new(slot: SlotAddress, launch: *const Launch) -> Task {
+        Task { slot, launch }
     }
 
     /// Word `at` of the slot.
@@ -56,9 +56,9 @@ impl Task {
         // SAFETY: `new` promises a valid slot, and callers stay inside it.
         unsafe {
             #[cfg(target_arch = "nvptx64")]
-            return crate::ptx::memory::read_shared(self.place + at as u32 * 4);
+            return crate::ptx::memory::read_shared(self.slot + at as u32 * 4);
             #[cfg(not(target_arch = "nvptx64"))]
-            self.place.cast::<u32>().add(at).read()
+            self.slot.cast::<u32>().add(at).read()
         }
     }
 
@@ -118,10 +118,10 @@ impl Task {
     fn entry(self, number: usize) -> ViewEntry {
         // SAFETY: `new` promises a valid slot.
         #[cfg(not(target_arch = "nvptx64"))]
-        return unsafe { (&raw const (*self.place).views).cast::<ViewEntry>().add(number).read() };
+        return unsafe { (&raw const (*self.slot).views).cast::<ViewEntry>().add(number).read() };
         #[cfg(target_arch = "nvptx64")]
         {
-            let at = self.place + (core::mem::offset_of!(Slot, views) + number * size_of::<ViewEntry>()) as u32;
+            let at = self.slot + (core::mem::offset_of!(Slot, views) + number * size_of::<ViewEntry>()) as u32;
             // SAFETY: as above; entries lie at 32-byte boundaries.
             let ([a, b, c, d], [e, f, g, h]) = unsafe { (crate::ptx::memory::read_shared4(at), crate::ptx::memory::read_shared4(at + 16)) };
             ViewEntry::decode([a, b, c, d, e, f, g, h])
@@ -133,7 +133,7 @@ impl Task {
     #[inline(always)]
     pub(crate) fn tensor_maps(self) -> u64 {
         // SAFETY: `new` promises a live launch.
-        unsafe { (*self.launch).maps }
+        unsafe { (*self.launch).tensor_maps }
     }
 
     /// The task's RMSNorm prologue, if it has one.

@@ -155,11 +155,11 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     /// Where a thread's blocks of eight lie: the first at (`row`, `col`), each further one so many rows below and columns beside the one before. `NEAR`: in
     /// shared memory. Of a tile whose blocks are [`wide`](Tile::wide).
     #[inline(always)]
-    pub(crate) fn place<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
+    pub(crate) fn block_addresses<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> BlockAddresses<E> {
         let stride = self.view.row_stride;
         let step = (below as u64 * stride as u64 + beside as u64) * E::BYTES as u64;
         let first = if NEAR { (self.near + (row * stride + col) * E::BYTES) as u64 } else { self.pointer(row as i32, col as i32) as u64 };
-        Place { first, step, element: PhantomData }
+        BlockAddresses { first, step, element: PhantomData }
     }
 
     /// The eight elements from (`row`, `col`) on; zero where they lie outside the tile. `wide` is what [`Tile::wide`] says.
@@ -261,21 +261,21 @@ impl<E: Element, const R: usize, const C: usize> ReadTile<E, R, C> {
 }
 
 /// Blocks of eight elements at equal distances: addresses in bytes, of shared memory or of any.
-pub struct Place<E> {
+pub struct BlockAddresses<E> {
     first: u64,
     step: u64,
     element: PhantomData<E>,
 }
 
-impl<E> Clone for Place<E> {
+impl<E> Clone for BlockAddresses<E> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<E> Copy for Place<E> {}
+impl<E> Copy for BlockAddresses<E> {}
 
-impl<E: Element> Place<E> {
+impl<E: Element> BlockAddresses<E> {
     /// Where block `n` is.
     #[inline(always)]
     pub(crate) fn nth(self, n: u32) -> *mut E {
@@ -285,7 +285,7 @@ impl<E: Element> Place<E> {
     /// Blocks from block `n` on.
     #[inline(always)]
     pub(crate) fn from(self, n: u32) -> Self {
-        Place { first: self.nth(n) as u64, ..self }
+        BlockAddresses { first: self.nth(n) as u64, ..self }
     }
 
     /// Block `n`; `NEAR`: of shared memory.

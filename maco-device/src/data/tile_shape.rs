@@ -1,8 +1,8 @@
-//! The shape of the tile that a product makes, known when it runs.
+//! The shape of the tile that a GEMM makes, known when it runs.
 //!
 //! Instances of one task differ in it alone. So who does not multiply runs one code for all of them, and so does whoever has a sum in registers.
 
-/// Rows and columns of the tile that a product makes: 64 or 128 rows, 128 or 256 columns.
+/// Rows and columns of the tile that a GEMM makes: 64 or 128 rows, 128 or 256 columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TileShape {
     /// 128 rows: each warpgroup has 64 of them, and all columns. Otherwise 64 rows: each warpgroup has half of the columns.
@@ -38,12 +38,12 @@ impl TileShape {
 
     /// Where warpgroup `group` stores what of its columns begins with `column`: row and column from the tile's origin.
     #[inline(always)]
-    pub const fn place(self, group: u32, column: u32) -> (i32, i32) {
+    pub const fn position(self, group: u32, column: u32) -> (i32, i32) {
         if self.tall { ((group * 64) as i32, column as i32) } else { (0, (group * (self.columns() / 2) + column) as i32) }
     }
 }
 
-/// The shape of a product's tile: `tile` as it was said when its code, which says `I` × `J`, is for several.
+/// The shape of a GEMM's tile: `tile` as it was said when its code, which says `I` × `J`, is for several.
 #[inline(always)]
 pub fn shape_of(tile: Option<(u32, u32)>, i: usize, j: usize) -> TileShape {
     match tile {
@@ -67,7 +67,7 @@ mod tests {
             for group in 0..2 {
                 for row in 0..64 {
                     for column in 0..shape.own_columns() {
-                        let (down, across) = shape.place(group, column);
+                        let (down, across) = shape.position(group, column);
                         let at = (down as usize + row) * columns + across as usize;
                         assert!(!std::mem::replace(&mut seen[at], true), "{rows}x{columns}: {row} {column} of {group}");
                     }

@@ -11,8 +11,8 @@ pub const INSTANCES: usize = u128::BITS as usize;
 /// A body that goes by the size of its tile nowhere, so that one code may be for several: with rows and columns of the tile.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
-    /// A product with one sum, which is what it ends with.
-    Product(u32, u32),
+    /// A GEMM with one sum, which is what it ends with.
+    Gemm(u32, u32),
     /// A GEMV.
     Gemv(u32, u32),
     /// A body that is a function of its own.
@@ -45,10 +45,10 @@ impl Instance {
         Instance { body, ..Instance::NONE }
     }
 
-    /// A product with one sum of `rows` × `columns`, whose signature says that its result is of `E`. `body` is the same of two that differ in rows and
+    /// A GEMM with one sum of `rows` × `columns`, whose signature says that its result is of `E`. `body` is the same of two that differ in rows and
     /// columns alone.
-    pub const fn product<E: MmaElement>(body: u64, rows: u32, columns: u32) -> Instance {
-        Instance { body, form: Form::Product(rows, columns), result: result::<E>(), ..Instance::NONE }
+    pub const fn gemm<E: MmaElement>(body: u64, rows: u32, columns: u32) -> Instance {
+        Instance { body, form: Form::Gemm(rows, columns), result: result::<E>(), ..Instance::NONE }
     }
 
     /// A body without tensor cores, which is a function of its own.
@@ -56,7 +56,7 @@ impl Instance {
         Instance { body, form: Form::Function, ..Instance::NONE }
     }
 
-    /// A GEMV of `rows` rows of operand A and `columns` rows of operand B, otherwise as [`Instance::product`].
+    /// A GEMV of `rows` rows of operand A and `columns` rows of operand B, otherwise as [`Instance::gemm`].
     pub const fn gemv<E: MmaElement>(body: u64, rows: u32, columns: u32) -> Instance {
         Instance { body, form: Form::Gemv(rows, columns), result: result::<E>(), ..Instance::NONE }
     }
@@ -78,10 +78,10 @@ impl Instance {
         }
         match (sharing, self.form, other.form) {
             (Sharing::None, ..) => false,
-            (Sharing::Bodies, Form::Product(..), Form::Product(..)) | (Sharing::Bodies, Form::Gemv(..), Form::Gemv(..)) => true,
+            (Sharing::Bodies, Form::Gemm(..), Form::Gemm(..)) | (Sharing::Bodies, Form::Gemv(..), Form::Gemv(..)) => true,
             // Nobody tells the one code which elements the result has, and how many chunks hold them.
             (Sharing::Bodies, ..) => self.result == other.result,
-            (Sharing::Loops, Form::Product(rows, columns), Form::Product(others_rows, others_columns)) => {
+            (Sharing::Loops, Form::Gemm(rows, columns), Form::Gemm(others_rows, others_columns)) => {
                 let registers = TileShape::of(rows, columns).own_columns();
                 registers == TileShape::of(others_rows, others_columns).own_columns() && self.prologue == other.prologue
             }
@@ -181,7 +181,7 @@ mod tests {
         let (linear, matmul) = (body_id("tasks::linear bf16", 0), body_id("tasks::matmul bf16", 0));
         assert_ne!(linear, matmul);
         let shapes = [(64, 128), (64, 256), (128, 128), (128, 256)];
-        let task = Instances::new(&shapes.map(|(rows, columns)| Instance::product::<bf16>(linear, rows, columns)));
+        let task = Instances::new(&shapes.map(|(rows, columns)| Instance::gemm::<bf16>(linear, rows, columns)));
         let all = Instances::NONE
             .with::<Each<Gelu>>(&task, 0, 4)
             .with::<Identity>(&task, 4, 4)
@@ -195,10 +195,10 @@ mod tests {
             assert_eq!(all.0[n].ends_as(all.0[m]), n / 4 == m / 4);
         }
         assert!(!shares(0, 12, Sharing::Bodies) && all.0[8].has_four_bytes() && !all.0[0].has_four_bytes());
-        assert!(!Instance::product::<f16>(matmul, 64, 128).shares(all.0[0], Sharing::Bodies));
+        assert!(!Instance::gemm::<f16>(matmul, 64, 128).shares(all.0[0], Sharing::Bodies));
     }
 
-    /// What is no product with one sum is stored by one code only if its results have the same elements.
+    /// What is no GEMM with one sum is stored by one code only if its results have the same elements.
     #[test]
     fn other_bodies_store_their_own_elements() {
         let pair = Instances::new(&[Instance::of(body_id("tasks::gated_linear bf16", 0))]);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_graph_keeps_its_own_epilogues() {
         let body = body_id("tasks::linear bf16", 0);
-        let task = Instances::new(&[Instance::product::<bf16>(body, 64, 128)]);
+        let task = Instances::new(&[Instance::gemm::<bf16>(body, 64, 128)]);
         let graph = Instances::NONE.with::<Each<Gelu>>(&task, 0, 1).with::<Identity>(&task, 1, 1);
         let all = Instances::NONE.with::<Identity>(&graph, 0, 2).with::<Identity>(&graph, 2, 2);
         assert!(all.0[1].ends_as(all.0[3]) && !all.0[0].ends_as(all.0[2]) && !all.0[0].ends_as(all.0[1]));

@@ -23,9 +23,9 @@ struct Masks<C, F>(PhantomData<(C, F)>);
 #[derive(Clone, Copy)]
 struct Tiles {
     all: u128,
-    /// Of products 128 rows, of GEMVs 16.
+    /// Of GEMMs 128 rows, of GEMVs 16.
     tall: u128,
-    /// Of products 256 columns, of GEMVs 16.
+    /// Of GEMMs 256 columns, of GEMVs 16.
     wide: u128,
     /// Of GEMVs 32 columns.
     widest: u128,
@@ -35,14 +35,14 @@ struct Tiles {
 
 impl<C: Callable, F: Filter> Masks<C, F> {
     const ALL: &'static Instances = &C::INSTANCES;
-    /// Products with one sum, and GEMVs.
+    /// GEMMs with one sum, and GEMVs.
     const TILES: [Tiles; 2] = {
         let mut tiles = [Tiles { all: 0, tall: 0, wide: 0, widest: 0, four_bytes: 0 }; 2];
         let mut n = 0;
         while n < u128::BITS {
             let one = Self::ALL.0[n as usize];
             let (kind, tall, wide, widest) = match one.form() {
-                Form::Product(rows, columns) => (0, rows == 128, columns == 256, false),
+                Form::Gemm(rows, columns) => (0, rows == 128, columns == 256, false),
                 Form::Gemv(rows, columns) => (1, rows == 16, columns == 16, columns == 32),
                 Form::Function | Form::Other => (2, false, false, false),
             };
@@ -58,7 +58,7 @@ impl<C: Callable, F: Filter> Masks<C, F> {
         }
         tiles
     };
-    const PRODUCTS: u128 = Self::TILES[0].all;
+    const GEMMS: u128 = Self::TILES[0].all;
 }
 
 /// Bit `slot` of `mask`, one of the bits of `of`; no instruction if all of these are the same.
@@ -74,23 +74,23 @@ fn bit(mask: u128, of: u128, slot: u32) -> bool {
     }
 }
 
-/// Whether instance `slot` is a product with one sum, which it ends with.
+/// Whether instance `slot` is a GEMM with one sum, which it ends with.
 #[inline(always)]
-pub fn is_product<C: Callable, F: Filter>(slot: u32) -> bool {
-    bit(Masks::<C, F>::PRODUCTS, F::MASK, slot)
+pub fn is_gemm<C: Callable, F: Filter>(slot: u32) -> bool {
+    bit(Masks::<C, F>::GEMMS, F::MASK, slot)
 }
 
-/// The tile's shape of such a product.
+/// The tile's shape of such a GEMM.
 #[inline(always)]
-pub fn product_shape<C: Callable, F: Filter>(slot: u32) -> TileShape {
+pub fn gemm_shape<C: Callable, F: Filter>(slot: u32) -> TileShape {
     let [Tiles { all, tall, wide, .. }, _] = const { Masks::<C, F>::TILES };
     TileShape { tall: bit(tall, all, slot), wide: bit(wide, all, slot) }
 }
 
-/// Rows and columns of the tile of such a product.
+/// Rows and columns of the tile of such a GEMM.
 #[inline(always)]
-fn product_tile<C: Callable, F: Filter>(slot: u32) -> (u32, u32) {
-    let shape = product_shape::<C, F>(slot);
+fn gemm_tile<C: Callable, F: Filter>(slot: u32) -> (u32, u32) {
+    let shape = gemm_shape::<C, F>(slot);
     (shape.rows(), shape.columns())
 }
 
@@ -103,25 +103,25 @@ fn gemv_tile<C: Callable, F: Filter>(slot: u32) -> (u32, u32) {
     (rows, if bit(wide, all, slot) { 16 } else { columns })
 }
 
-/// The instances of `F` that are products with one sum.
-pub struct Products<C, F>(PhantomData<(C, F)>);
+/// The instances of `F` that are GEMMs with one sum.
+pub struct Gemms<C, F>(PhantomData<(C, F)>);
 
-impl<C: Callable, F: Filter> Filter for Products<C, F> {
-    const MASK: u128 = Masks::<C, F>::PRODUCTS;
+impl<C: Callable, F: Filter> Filter for Gemms<C, F> {
+    const MASK: u128 = Masks::<C, F>::GEMMS;
 }
 
-/// The instances of `F` that are no products with one sum.
-pub struct NotProducts<C, F>(PhantomData<(C, F)>);
+/// The instances of `F` that are no GEMMs with one sum.
+pub struct NotGemms<C, F>(PhantomData<(C, F)>);
 
-impl<C: Callable, F: Filter> Filter for NotProducts<C, F> {
-    const MASK: u128 = F::MASK & !Masks::<C, F>::PRODUCTS;
+impl<C: Callable, F: Filter> Filter for NotGemms<C, F> {
+    const MASK: u128 = F::MASK & !Masks::<C, F>::GEMMS;
 }
 
 /// [`Role::SHARING`] in the megakernel `C`.
 const fn sharing<C: Callable, R: Role, F: Filter>() -> Sharing {
     let (all, mut n) = (Masks::<C, F>::ALL, 0);
     while n < C::SLOTS && (n as usize) < INSTANCES {
-        if matches!(all.0[n as usize].form(), Form::Product(..)) {
+        if matches!(all.0[n as usize].form(), Form::Gemm(..)) {
             return R::SHARING;
         }
         n += 1;
@@ -148,7 +148,7 @@ const fn end_of<C: Callable, F: Filter>(n: u32) -> u32 {
     let mut first = 0;
     while first < n {
         if F::MASK >> first & 1 != 0
-            && matches!(all.0[first as usize].form(), Form::Product(..))
+            && matches!(all.0[first as usize].form(), Form::Gemm(..))
             && all.0[first as usize].ends_as(all.0[n as usize])
         {
             return first;
@@ -178,7 +178,7 @@ const fn ends<C: Callable, F: Filter>() -> Numbers {
     let (mut numbers, mut shared, mut n) = ([0; INSTANCES / 8], false, 0);
     while n < C::SLOTS && (n as usize) < INSTANCES {
         let end = end_of::<C, F>(n);
-        shared |= Masks::<C, F>::PRODUCTS >> n & 1 != 0 && end != n;
+        shared |= Masks::<C, F>::GEMMS >> n & 1 != 0 && end != n;
         numbers[n as usize / 8] |= (end as u64) << (n % 8 * 8);
         n += 1;
     }
@@ -239,8 +239,8 @@ pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot:
             match code {
                 $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 && code_of::<C, R, F>($n) == $n } {
                     match const { (sharing::<C, R, F>(), Masks::<C, F>::ALL.0[$n].form()) } {
-                        (Sharing::Bodies, Form::Product(..)) => {
-                            role.set_tile(Some(product_tile::<C, F>(slot)));
+                        (Sharing::Bodies, Form::Gemm(..)) => {
+                            role.set_tile(Some(gemm_tile::<C, F>(slot)));
                             let [Tiles { all, four_bytes, .. }, _] = const { Masks::<C, F>::TILES };
                             role.set_four_bytes(bit(four_bytes, all, slot));
                         }
@@ -264,7 +264,7 @@ pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot:
     each_instance!(jump)
 }
 
-/// The epilogues of the products of `C` in `F`.
+/// The epilogues of the GEMMs of `C` in `F`.
 pub struct ChosenEpilogue<C, F>(PhantomData<(C, F)>);
 
 impl<C: Callable, F: Filter> Epilogues for ChosenEpilogue<C, F> {
@@ -274,7 +274,7 @@ impl<C: Callable, F: Filter> Epilogues for ChosenEpilogue<C, F> {
         macro_rules! jump {
             ($($n:literal)*) => {
                 match end {
-                    $($n => if const { Masks::<C, F>::PRODUCTS >> $n & 1 != 0 && end_of::<C, F>($n) == $n } {
+                    $($n => if const { Masks::<C, F>::GEMMS >> $n & 1 != 0 && end_of::<C, F>($n) == $n } {
                         C::with_epilogue::<W, Identity, Only<$n>>($n, what)
                     } else {
                         // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! Bulk tensor copies on their way. Boxes are 128 bytes × 64 or 32 rows × 1 plane, with the 128-byte swizzle.
 
-use super::load::{Load, Place, Source};
+use super::load::{Load, Source, TensorBox};
 use super::memory::swizzled;
 use super::shared::Shared;
 use super::thread::Modelled;
@@ -31,8 +31,8 @@ impl Load {
     /// # Safety
     /// Map and tensor are live, and nobody writes the box; the space is the copy's.
     unsafe fn make(self, shared: &Shared) {
-        let place = match self.from {
-            Source::Box(place) => place,
+        let tensor_box = match self.from {
+            Source::Box(tensor_box) => tensor_box,
             Source::Row { from, bytes } => {
                 // SAFETY: passed on from the caller.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, shared.pointer(self.to, bytes), bytes as usize) };
@@ -41,12 +41,12 @@ impl Load {
             }
         };
         // SAFETY: passed on from the caller.
-        if let Some((rows, pieces)) = unsafe { place.pieces() } {
+        if let Some((rows, pieces)) = unsafe { tensor_box.pieces() } {
             for at in 0..rows * pieces {
                 let to = shared.pointer(self.to + at * PIECE_BYTES, PIECE_BYTES).cast::<u8>();
                 // SAFETY: (of all) passed on from the caller; the piece is inside the tensor.
                 unsafe {
-                    match place.piece(at / pieces, at % pieces) {
+                    match tensor_box.piece(at / pieces, at % pieces) {
                         Some(from) => std::ptr::copy_nonoverlapping(from, to, PIECE_BYTES as usize),
                         None => to.write_bytes(0, PIECE_BYTES as usize),
                     }
@@ -56,12 +56,12 @@ impl Load {
             return;
         }
         // SAFETY: passed on from the caller.
-        let (rows, rounds) = unsafe { place.shape() };
+        let (rows, rounds) = unsafe { tensor_box.shape() };
         for row in 0..rows {
             let mut bytes: Row = [0; ROW_BYTES as usize];
             // SAFETY: passed on from the caller; the elements are inside the tensor.
             unsafe {
-                if let Some((from, first, count)) = place.row(row) {
+                if let Some((from, first, count)) = tensor_box.row(row) {
                     std::ptr::copy_nonoverlapping(from, bytes[first..][..count].as_mut_ptr(), count);
                 }
                 if rounds {
@@ -94,7 +94,7 @@ pub(super) fn advance(thread: &Modelled<'_>) -> bool {
 
 /// A box that has been read from shared memory, and where it goes.
 pub(super) struct Stored {
-    to: Place,
+    to: TensorBox,
     rows: Box<[Row]>,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Stored {
 ///
 /// # Safety
 /// The map is live; `at` is a box that nobody writes.
-pub(super) unsafe fn read(shared: &Shared, at: u32, to: Place) -> Stored {
+pub(super) unsafe fn read(shared: &Shared, at: u32, to: TensorBox) -> Stored {
     let row = |row: u32| {
         let mut bytes: Row = [0; ROW_BYTES as usize];
         for (block, bytes) in bytes.as_chunks_mut::<16>().0.iter_mut().enumerate() {

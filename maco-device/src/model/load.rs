@@ -4,7 +4,7 @@ use maco_abi::{self as abi, TensorMap};
 
 /// Where in which tensor a box lies.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TensorBox {
     /// Address of a [`super::tensor_map`].
     pub map: u64,
     pub col: i32,
@@ -12,7 +12,7 @@ pub(super) struct Place {
     pub plane: i32,
 }
 
-impl Place {
+impl TensorBox {
     /// Row `row` of the box: the host's address of its first byte inside the tensor, that byte's place in the row, and how many there are.
     /// `None` outside the tensor.
     ///
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl TensorBox {
     /// How many rows a box in pieces has, and how many pieces of each; none of another kind.
     ///
     /// # Safety
@@ -71,7 +71,7 @@ impl Place {
 
 /// What is copied to shared memory.
 pub(super) enum Source {
-    Box(Place),
+    Box(TensorBox),
     /// Bytes of the host's memory, as they lie.
     Row {
         from: u64,

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use super::copies::{Stored, check, read, write};
-use super::load::{Load, Place, Source};
+use super::load::{Load, Source, TensorBox};
 use super::thread::with;
 
 /// A box to be stored, before and after it has been read.
 enum Store {
-    Asked { from: u32, to: Place },
+    Asked { from: u32, to: TensorBox },
     Read(Stored),
 }
 
@@ -26,7 +26,7 @@ pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarri
     check(shared);
     with(|thread| {
         super::delay();
-        thread.shared.loads().push(Load { to: shared, from: Source::Box(Place { map, col, row, plane }), mbarrier });
+        thread.shared.loads().push(Load { to: shared, from: Source::Box(TensorBox { map, col, row, plane }), mbarrier });
         thread.shared.wake();
     });
 }
@@ -70,7 +70,7 @@ pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {
     check(shared);
     with(|thread| {
         super::delay();
-        let asked = Store::Asked { from: shared, to: Place { map, col, row, plane } };
+        let asked = Store::Asked { from: shared, to: TensorBox { map, col, row, plane } };
         // Now and then a copy is quick.
         let store = if thread.choose(4) == 1 { advance(asked) } else { asked };
         GROUPS.with_borrow_mut(|groups| groups.back_mut().expect("one is open").push(store));

@@ -2,7 +2,7 @@
 //!
 //! Which rank sends what is all that a collective is here, and whether packets or data with a signal. Of the latter a tile has several tasks ([`ExchangeTask`]), so that the
 //! worker has other work while the tile travels: one sends and one receives; in two steps (two-shot), one sends to the rank that owns the tile, one of that rank adds up and sends
-//! the result, and one of all others receives it. Tiles that a product has sent have no task that sends (`operations/pushed_tiles.rs`). How messages are numbered, and when their places are used again,
+//! the result, and one of all others receives it. Tiles that a GEMM has sent have no task that sends (`operations/pushed_tiles.rs`). How messages are numbered, and when their places are used again,
 //! is [`TileMessages`]'.
 //!
 //! A thread has several blocks of eight elements on their way at a time ([`Turns`]): what a block takes is the time until it has come.
@@ -193,7 +193,9 @@ impl SimtConsumer {
         let split = task.split_k();
         let signalled = const { maco_abi::is_signalled(I as u64, J as u64, E::BYTES) } && split.parts > 1;
         if signalled && split.parts == ExchangeTask::BY_NCCL {
-            return self.through_gate(task.gates(), task.coord(0) as u32, ExchangeTask::of(split.part, split.parts));
+            // Chunks are along one axis of the grid.
+            let chunk = (task.coord(0) + task.coord(1) + task.coord(2)) as u32;
+            return self.through_gate(task.gates(), chunk, ExchangeTask::of(split.part, split.parts));
         }
         let (ranks, messages) = task.ranks();
         let rank = ranks.rank;

@@ -62,13 +62,13 @@ const fn reduces_from_ring<X: Element>(cols: usize) -> bool {
 #[inline(always)]
 pub unsafe fn fetch_columns<E: Element, const R: usize, const C: usize>(
     ring: &mut Ring,
-    maps: &mut TensorMapCache,
+    tensor_maps: &mut TensorMapCache,
     x: Tile<E, R, C>,
     task: Task,
 ) {
     if const { reduces_from_ring::<E>(C) } {
         // SAFETY: passed on from the caller.
-        unsafe { fetch(ring, maps, x, task) };
+        unsafe { fetch(ring, tensor_maps, x, task) };
     }
 }
 
@@ -77,11 +77,16 @@ pub unsafe fn fetch_columns<E: Element, const R: usize, const C: usize>(
 /// # Safety
 /// Called by the loader thread, in the same order as consumers call [`SimtConsumer::tma_columns`] or [`SimtConsumer::tma_transpose`].
 #[inline(always)]
-pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut TensorMapCache, x: Tile<E, R, C>, task: Task) {
+pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(
+    ring: &mut Ring,
+    tensor_maps: &mut TensorMapCache,
+    x: Tile<E, R, C>,
+    task: Task,
+) {
     if !comes_through_ring(x, task) {
         return;
     }
-    let (map, rows) = (maps.get::<0>(x.view.map), x.rows());
+    let (map, rows) = (tensor_maps.get::<0>(x.view.map), x.rows());
     let mut row = 0;
     while row < rows {
         // SAFETY: the plan gave the operand a tensor map of boxes of one panel; the stage has space for all panels, and expects them, also what of them is
@@ -243,7 +248,7 @@ impl SimtConsumer {
                 let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
                 let col = first + col;
                 if all {
-                    let to = y.place::<false>((row, col), (1, 0));
+                    let to = y.block_addresses::<false>((row, col), (1, 0));
                     // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one grid do
                     // not overlap.
                     let put = |n: u32, line: E::Eight| unsafe { E::put(to.nth(n), line) };
@@ -372,7 +377,7 @@ impl SimtConsumer {
             let mut at = self.thread;
             while at < const { (I * J / 64) as u32 } {
                 let (row, col) = square((at / I as u32, at % I as u32));
-                let (from, to) = (x.place::<false>((col, row), (1, 0)), y.place::<false>((row, col), (1, 0)));
+                let (from, to) = (x.block_addresses::<false>((col, row), (1, 0)), y.block_addresses::<false>((row, col), (1, 0)));
                 // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one
                 // grid do not overlap.
                 let line = |n: u32| unsafe { E::eight(from.nth(n)) };

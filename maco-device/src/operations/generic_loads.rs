@@ -46,11 +46,11 @@ impl SimtConsumer {
                 at = walk.next(at);
                 continue;
             }
-            // Behind the last one a thread makes its first again: a branch for each would cost more. Places are made anew for the stores.
-            let (first, mut place) = (at, at);
+            // Behind the last one a thread makes its first again: a branch for each would cost more. Positions are made anew for the stores.
+            let (first, mut position) = (at, at);
             let mut value = || {
-                let value = make(if place.0 < rows { place } else { first });
-                place = walk.next(place);
+                let value = make(if position.0 < rows { position } else { first });
+                position = walk.next(position);
                 value
             };
             let values = [value(), value(), value(), value(), value(), value(), value(), value()];
@@ -102,11 +102,11 @@ impl SimtConsumer {
         }
         let readers = inputs.readers(true);
         while at.0 < rows {
-            // Behind the last one a thread makes its first again. Places are made anew for the stores: they would take registers.
-            let (first, mut place) = (at, at);
+            // Behind the last one a thread makes its first again. Positions are made anew for the stores: they would take registers.
+            let (first, mut position) = (at, at);
             let mut make = || {
-                let (row, block) = if place.0 < rows { place } else { first };
-                place = walk.next(place);
+                let (row, block) = if position.0 < rows { position } else { first };
+                position = walk.next(position);
                 f(&readers, row as i32, (block * 8) as i32)
             };
             macro_rules! ahead {
@@ -127,7 +127,7 @@ impl SimtConsumer {
         }
     }
 
-    /// Blocks of the left half of each row, each with the one at the same place of the right half; the columns are a multiple of 16. Four such pairs are on
+    /// Blocks of the left half of each row, each with the one at the same position of the right half; the columns are a multiple of 16. Four such pairs are on
     /// their way before the first is stored, two of elements of four bytes, and with them what `name` says of the rows of the next four.
     #[inline(always)]
     pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -167,36 +167,36 @@ impl SimtConsumer {
         let readers = inputs.readers(true);
         let first = at;
         // Behind the last one a thread makes its first again.
-        let there = |place: (u32, u32)| if place.0 < rows { place } else { first };
+        let there = |position: (u32, u32)| if position.0 < rows { position } else { first };
         let four = |at: (u32, u32)| {
             let (b, c) = (walk.next(at), walk.next(walk.next(at)));
             [at, b, c, walk.next(c)]
         };
-        let name = |place: (u32, u32)| name(&readers, there(place).0 as i32);
-        let make = |place: (u32, u32), named: i32| {
-            let (row, block) = there(place);
+        let name = |position: (u32, u32)| name(&readers, there(position).0 as i32);
+        let make = |position: (u32, u32), named: i32| {
+            let (row, block) = there(position);
             f(&readers, named, row as i32, (block * 8) as i32)
         };
         let names = |[a, b, c, d]: [(u32, u32); 4]| [name(a), name(b), name(c), name(d)];
-        let mut places = four(at);
-        let mut named = if at.0 < rows { names(places) } else { [0; 4] };
-        while places[0].0 < rows {
-            let [a, b, c, d] = places;
+        let mut positions = four(at);
+        let mut named = if at.0 < rows { names(positions) } else { [0; 4] };
+        while positions[0].0 < rows {
+            let [a, b, c, d] = positions;
             if const { E::BYTES > 2 } {
                 // Two pairs are as many bytes as four of two-byte elements; four would not fit the registers.
                 let pairs = (make(a, named[0]), make(b, named[1]));
                 put(a, pairs.0);
                 put(b, pairs.1);
                 let pairs = (make(c, named[2]), make(d, named[3]));
-                places = four(walk.next(d));
-                named = names(places);
+                positions = four(walk.next(d));
+                named = names(positions);
                 put(c, pairs.0);
                 put(d, pairs.1);
                 continue;
             }
             let pairs = (make(a, named[0]), make(b, named[1]), make(c, named[2]), make(d, named[3]));
-            places = four(walk.next(d));
-            named = names(places);
+            positions = four(walk.next(d));
+            named = names(positions);
             put(a, pairs.0);
             put(b, pairs.1);
             put(c, pairs.2);
@@ -256,23 +256,24 @@ impl SimtConsumer {
                 let (b, c) = (walk.next(at), walk.next(walk.next(at)));
                 [at, b, c, walk.next(c)]
             };
-            let mut places = four(at);
+            let mut positions = four(at);
             let named = |[a, b, c, d]: [(u32, u32); 4]| [terms_of(a), terms_of(b), terms_of(c), terms_of(d)];
-            let mut now = named(places);
-            while places[0].0 < rows {
+            let mut now = named(positions);
+            while positions[0].0 < rows {
                 let block = |((first, by), (second, also)): ((i32, f32), (i32, f32)), at: (u32, u32)| {
                     let col = (at.1 * 8) as i32;
                     ((by, x.eight(first, col)), (also, x.eight(second, col)))
                 };
-                let loaded = [block(now[0], places[0]), block(now[1], places[1]), block(now[2], places[2]), block(now[3], places[3])];
-                let next = four(walk.next(places[3]));
+                let loaded =
+                    [block(now[0], positions[0]), block(now[1], positions[1]), block(now[2], positions[2]), block(now[3], positions[3])];
+                let next = four(walk.next(positions[3]));
                 now = named(next);
                 let sum = |(first, second)| add(add([0.0; 8], first), second);
-                put(places[0], sum(loaded[0]));
-                put(places[1], sum(loaded[1]));
-                put(places[2], sum(loaded[2]));
-                put(places[3], sum(loaded[3]));
-                places = next;
+                put(positions[0], sum(loaded[0]));
+                put(positions[1], sum(loaded[1]));
+                put(positions[2], sum(loaded[2]));
+                put(positions[3], sum(loaded[3]));
+                positions = next;
             }
             return;
         }

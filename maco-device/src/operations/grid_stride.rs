@@ -1,6 +1,6 @@
 //! Grid-stride loops over the elements of a tile.
 
-/// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
+/// Positions of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
 #[derive(Clone, Copy)]
 pub(crate) struct GridStride {
@@ -10,19 +10,19 @@ pub(crate) struct GridStride {
 }
 
 impl GridStride {
-    /// Over rows of `across` places, at least one, by `threads`.
+    /// Over rows of `across` positions, at least one, by `threads`.
     #[inline(always)]
     pub(crate) fn new(threads: u32, across: u32) -> GridStride {
         GridStride { across, down: threads / across, right: threads % across }
     }
 
-    /// The first place of a thread.
+    /// The first position of a thread.
     #[inline(always)]
     pub(crate) fn start(self, thread: u32) -> (u32, u32) {
         (thread / self.across, thread % self.across)
     }
 
-    /// A thread's next place.
+    /// A thread's next position.
     #[inline(always)]
     pub(crate) fn next(self, (row, at): (u32, u32)) -> (u32, u32) {
         let over = (at + self.right >= self.across) as u32;
@@ -34,7 +34,7 @@ impl GridStride {
 mod tests {
     use super::GridStride;
 
-    /// Every thread's places, in order, are its numbers among all: also where those exceed 32 bits.
+    /// Every thread's positions, in order, are its numbers among all: also where those exceed 32 bits.
     #[test]
     fn a_walk_of_more_than_32_bits_goes_everywhere_once() {
         for (threads, across) in [(256, 1), (256, 7), (256, 256), (2, 3), (1, 5), (256, 300), (256, (1 << 28) - 1), (256, (1 << 31) - 1)] {

@@ -229,7 +229,7 @@ fn packed<T: Epilogue, E: MmaElement>(sum: &[f32], own: usize, number: usize, sh
     let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
     let [plane, down, across] = T::ANCHOR.axes;
     let value = |row: usize, col: usize, value: f32| {
-        let (first, left) = shape.place(thread / 128, (number * each + col) as u32);
+        let (first, left) = shape.position(thread / 128, (number * each + col) as u32);
         let place = [at(plane), at(down) * shape.rows() as i32 + first + row as i32, at(across) * shape.columns() as i32 + left];
         let operands = T::read(&Element { task, anchor: T::ANCHOR, place });
         T::apply::<Element>(value, &operands, 0)

@@ -16,7 +16,7 @@ use maco_abi::{MapIndex, PushedTiles};
 /// # Safety
 /// As of [`tma::store`]; the task pushes, and the box begins inside the result.
 #[inline(always)]
-pub(crate) unsafe fn store_box(maps: &mut TensorMapCache, task: Task, at: [i32; 2], shared: u32) {
+pub(crate) unsafe fn store_box(tensor_maps: &mut TensorMapCache, task: Task, at: [i32; 2], shared: u32) {
     let (ranks, tiles) = task.pushed();
     let (tile, [row, col]) = tiles.place(at.map(|at| at as u32));
     let first = tiles.map + ranks.launch % 2 * ranks.ranks;
@@ -26,7 +26,7 @@ pub(crate) unsafe fn store_box(maps: &mut TensorMapCache, task: Task, at: [i32; 
         // Ranks send to different ones at a time.
         let peer = ranks.behind(n);
         if tiles.goes_to(tile, peer, ranks.ranks) {
-            let map = maps.get::<1>(MapIndex::new(first + peer, true));
+            let map = tensor_maps.get::<1>(MapIndex::new(first + peer, true));
             // SAFETY: passed on from the caller. The plan has a map for each parity and rank; a place is used again as in `TileMessages`.
             unsafe { tma::store(map, col as i32, row as i32, 0, shared) };
         }

@@ -97,7 +97,7 @@ impl<E: HalfElement> Rows<E> {
 
     /// Row and column of block `n`.
     #[inline(always)]
-    fn place(self, n: u32) -> (u32, u32) {
+    fn position(self, n: u32) -> (u32, u32) {
         // A division takes longer than all that is multiplied.
         let row = if self.rows == 1 { (n >= self.across()) as u32 } else { n.checked_div(self.across()).unwrap_or(0) };
         (row, (n - row * self.across()) * 8)
@@ -106,7 +106,7 @@ impl<E: HalfElement> Rows<E> {
     /// Where the first element of block `n` lies.
     #[inline(always)]
     fn block(self, n: u32) -> u32 {
-        let (row, col) = self.place(n);
+        let (row, col) = self.position(n);
         self.at + (row * in_band_stride(self.rows, self.cols) + col) * 2
     }
 
@@ -120,7 +120,7 @@ impl<E: HalfElement> Rows<E> {
             Some(behind) => special::generic(self.at + behind) as *const E,
             None => self.norm.weights.pointer(0, 0).cast_const(),
         };
-        let (row, col) = self.place(n);
+        let (row, col) = self.position(n);
         // SAFETY: eight weights, at a 16-byte boundary.
         unsafe { memory::load4_if(row < self.rows, from.wrapping_add(col as usize).cast()) }
     }
@@ -131,7 +131,7 @@ impl<E: HalfElement> Rows<E> {
     /// As [`Rows::weights`]; there is such a block.
     #[inline(always)]
     unsafe fn gather(self, n: u32) -> [u32; 4] {
-        let (weights, col) = (self.norm.weights, self.place(n).1);
+        let (weights, col) = (self.norm.weights, self.position(n).1);
         let (mut packed, mut at) = (0u128, 0);
         while at < 8 {
             // SAFETY: one of eight weights.
@@ -232,7 +232,7 @@ impl<E: HalfElement> Rows<E> {
     /// Multiplies block `n`, if there is one, by its row's factor and its weights.
     #[inline(always)]
     unsafe fn scale(self, n: u32, weights: [u32; 4]) {
-        let (row, at) = (self.place(n).0, self.block(n));
+        let (row, at) = (self.position(n).0, self.block(n));
         if row >= self.rows {
             return;
         }

@@ -12,7 +12,7 @@ use crate::hardware::tma;
 use crate::sync::ring::{Ring, Room};
 use maco_abi::{self as abi, PAGE_BYTES, PAGES};
 
-/// Pages of a stage of `rows` rows. Small stages come and go evenly, which counts where products wait for each other (docs/internals/gemv.md); but rows that
+/// Pages of a stage of `rows` rows. Small stages come and go evenly, which counts where GEMVs wait for each other (docs/internals/gemv.md); but rows that
 /// one thread copies one by one take it as long if they are short: many get more space.
 pub const fn pages(rows: usize) -> u32 {
     if rows > 16 { 4 } else { 2 }

@@ -7,7 +7,7 @@ use crate::data::inputs::Inputs;
 use crate::data::lane_pairs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
-use crate::data::tile::{Place, Tile};
+use crate::data::tile::{BlockAddresses, Tile};
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, special, warp};
 use crate::operations::grid_stride::GridStride;
@@ -161,13 +161,13 @@ impl SimtConsumer {
         }
     }
 
-    /// Makes `blocks` blocks of eight elements, those of one thread, of what is at `places`, and stores them to `to`.
+    /// Makes `blocks` blocks of eight elements, those of one thread, of what is at `addresses`, and stores them to `to`.
     #[inline(always)]
     fn each_block<const NEAR: bool, X: Inputs, E: Element>(
         self,
         _: X,
-        places: X::Places,
-        to: Place<E>,
+        addresses: X::Addresses,
+        to: BlockAddresses<E>,
         blocks: u32,
         spreads: bool,
         f: &impl Fn(X::Values) -> E::Value,
@@ -179,7 +179,7 @@ impl SimtConsumer {
             macro_rules! all {
                 ($($n:literal)*) => {
                     // SAFETY: eight columns inside all tiles, at a multiple of eight columns of aligned rows.
-                    [$(if const { $n < together(X::ACCESSES) } { unsafe { X::block::<NEAR>(places, at($n)) } } else { X::Blocks::default() }),*]
+                    [$(if const { $n < together(X::ACCESSES) } { unsafe { X::block::<NEAR>(addresses, at($n)) } } else { X::Blocks::default() }),*]
                 };
             }
             // All loads before the first is needed.
@@ -277,11 +277,11 @@ impl SimtConsumer {
                 } else {
                     0
                 };
-                let to = y.place::<false>((first + row, if spreads { col - col % lane_pairs::ELEMENTS } else { col }), step);
+                let to = y.block_addresses::<false>((first + row, if spreads { col - col % lane_pairs::ELEMENTS } else { col }), step);
                 if stages.any() {
-                    self.each_block::<true, _, _>(now, now.places::<true>((row, col), step), to, blocks, spreads, &f);
+                    self.each_block::<true, _, _>(now, now.addresses::<true>((row, col), step), to, blocks, spreads, &f);
                 } else {
-                    self.each_block::<false, _, _>(now, now.places::<false>((row, col), step), to, blocks, spreads, &f);
+                    self.each_block::<false, _, _>(now, now.addresses::<false>((row, col), step), to, blocks, spreads, &f);
                 }
                 row += if long { down } else { count };
             }
@@ -317,14 +317,14 @@ impl SimtConsumer {
             own = own - self.lane() + lane_pairs::block(self.lane());
         }
         let (col, step) = (own * 8, (whole.down, 0));
-        let mut to = y.place::<false>((row, if spreads { col - col % lane_pairs::ELEMENTS } else { col }), step);
+        let mut to = y.block_addresses::<false>((row, if spreads { col - col % lane_pairs::ELEMENTS } else { col }), step);
         // In a register: a loop, whatever a tile's size.
         let mut stages = special::opaque(whole.stages);
         loop {
             let mut held = 0;
             // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
             let now = unsafe { inputs.arrived(&mut self.ring, 1, J as u32, &mut held) };
-            self.each_block::<true, _, _>(now, now.places::<true>((row, col), step), to, whole.blocks, spreads, &f);
+            self.each_block::<true, _, _>(now, now.addresses::<true>((row, col), step), to, whole.blocks, spreads, &f);
             self.release(held);
             stages -= 1;
             if stages == 0 {

@@ -52,7 +52,7 @@ impl Counters {
 
     /// Where a counter is.
     #[inline(always)]
-    pub fn place(self, counter: CounterIndex) -> *const u32 {
+    pub fn address(self, counter: CounterIndex) -> *const u32 {
         self.0.wrapping_add(counter.0 as usize)
     }
 
@@ -63,7 +63,7 @@ impl Counters {
     #[inline(always)]
     pub unsafe fn look<P: Poller>(self, by: &P, wait: Wait) -> u32 {
         // SAFETY: passed on from the caller.
-        if wait.is_none() { wait.need } else { unsafe { by.load(self.place(wait.counter)) } }
+        if wait.is_none() { wait.need } else { unsafe { by.load(self.address(wait.counter)) } }
     }
 }
 

@@ -73,7 +73,7 @@ unsafe impl Machine for Thread {
             _ => std::thread::sleep(Duration::from_micros(50)),
         }
     }
-    fn place(&self) -> u32 {
+    fn multiprocessor(&self) -> u32 {
         0
     }
     unsafe fn report(&self, at: *mut BlackBox, report: BlackBox) {

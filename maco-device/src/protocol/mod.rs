@@ -152,7 +152,7 @@ pub unsafe trait Machine {
     /// Called between polls.
     fn pause(&self, polls: u32);
     /// This multiprocessor or core, for the black box.
-    fn place(&self) -> u32;
+    fn multiprocessor(&self) -> u32;
     /// Publishes a black box.
     ///
     /// # Safety

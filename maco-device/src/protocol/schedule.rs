@@ -12,7 +12,7 @@ use maco_abi::{Launch, SchedulerPartition};
 /// Runs scheduler `number` until its tasks have ended or the plan is aborted; `serving` notes when it served. All lanes call together.
 ///
 /// # Safety
-/// `run` is a live launch, `serving` its notes of this scheduler, `memory` holds the image of the share, is used by nobody else, and was written
+/// `run` is a live launch, `serving` its notes of this scheduler, `memory` holds the image of the partition, is used by nobody else, and was written
 /// before by this executor or one that has met it at a barrier.
 #[inline(always)]
 pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, number: u32, memory: *mut u32, serving: Serving<'_>) {

@@ -152,7 +152,7 @@ unsafe fn publish<M: Machine>(machine: &M, launch: *const Launch, state: *mut St
     unsafe {
         if machine.compare_exchange(&raw mut (*state).abort, 0, report.report) == 0 {
             let elapsed_ns = machine.now().wrapping_sub(began);
-            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.place(), elapsed_ns, ..report });
+            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.multiprocessor(), elapsed_ns, ..report });
         }
     }
 }
@@ -257,7 +257,7 @@ impl Names {
 
     /// Where the `n`-th of them is, if there are so many.
     #[inline(always)]
-    pub fn place(&self, n: u32) -> *const u32 {
+    pub fn address(&self, n: u32) -> *const u32 {
         // No panic: it is not 0, which the device would have to be told.
         let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
         self.at.wrapping_add(row as usize * self.along as usize + column as usize * self.across as usize)
@@ -272,7 +272,7 @@ impl Names {
         if n < self.count() {
             // SAFETY: passed on from the caller.
             let Indirect { base, size, limit, need, first, .. } = unsafe { *record };
-            return wait_for(base, [size, limit, need, first], load(self.place(n)));
+            return wait_for(base, [size, limit, need, first], load(self.address(n)));
         }
         Wait::NONE
     }

@@ -1,7 +1,7 @@
 //! The consumers: two warpgroups that run GEMMs, GEMVs and elementwise operations.
 
 mod finish;
-mod product;
+mod gemm;
 
 use crate::data::element::{Element, HalfElement, MmaElement, pack};
 use crate::data::epilogue::{Alone, Beside, Epilogue};
@@ -24,9 +24,9 @@ use crate::shared_memory::{self, CHUNKS, SharedMemory};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
 use crate::sync::ring::{Ring, Stage, scratch_pages};
-use maco_abi::CONSUMERS;
 #[cfg(target_arch = "nvptx64")]
-pub use product::Product;
+pub use gemm::GemmConsumer;
+use maco_abi::CONSUMERS;
 
 /// A consumer thread's state.
 pub struct Consumer {

@@ -76,7 +76,7 @@ unsafe fn fix_up<const I: usize, const J: usize>(acc: &[f32], split: SplitK, mut
         let owned = split.owned(owner, chunks);
         // What consumers have of a chunk, so that each element's parts are added in the same order as theirs.
         for (chunk, group) in (owned.first..owned.end).flat_map(|chunk| [(chunk, 0), (chunk, 1)]) {
-            let (top, left) = TileShape::of(I as u32, J as u32).place(group, chunk * BOX);
+            let (top, left) = TileShape::of(I as u32, J as u32).position(group, chunk * BOX);
             for row in top as usize..top as usize + BOX as usize {
                 let at = row * J + left as usize;
                 let some = |n: u32| &partial(n)[at..at + BOX as usize];

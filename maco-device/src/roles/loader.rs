@@ -23,7 +23,7 @@ use maco_abi::{self as abi, MapIndex, PAGE_BYTES, PAGES, ROW_BYTES};
 /// The loader's state.
 pub struct Loader {
     ring: Ring,
-    maps: TensorMapCache,
+    tensor_maps: TensorMapCache,
     /// Of a task with weights ([`abi::LOAD_CONSTANT_OPERAND_EARLY`]): stages that were begun before it may run, of which only those
     /// operands were asked for that no task writes; and [`BEFORE`], that is now. 0 as soon as stages are asked for whole.
     begun: u32,
@@ -40,10 +40,10 @@ const BEFORE: u32 = 1 << 31;
 
 impl Loader {
     /// # Safety
-    /// Made by the loader thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
+    /// Made by the loader thread of a CTA whose shared memory is initialised; `tensor_maps` is the launch's table of tensor maps.
     #[inline(always)]
-    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Loader {
-        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0, tile: None }
+    pub unsafe fn new(smem: SharedMemory, tensor_maps: u64) -> Loader {
+        Loader { ring: Ring::new(smem), tensor_maps: TensorMapCache::new(tensor_maps), begun: 0, left: 0, from: 0, tile: None }
     }
 
     /// See [`Ring::exaggerate`].
@@ -131,15 +131,15 @@ impl Loader {
 
     /// Copies the boxes of one step of both operands, of which the tile keeps `i` and `j`: if each has one, by one election.
     #[inline(always)]
-    fn operands<E: MmaElement>(room: Room, maps: [u64; 2], (a, i): (OperandTile, u32), (b, j): (OperandTile, u32)) {
+    fn operands<E: MmaElement>(room: Room, tensor_maps: [u64; 2], (a, i): (OperandTile, u32), (b, j): (OperandTile, u32)) {
         if a.along_rows || b.along_rows {
-            Self::boxes::<E>(room, 0, maps[0], a, i);
-            Self::boxes::<E>(room, i, maps[1], b, j);
+            Self::boxes::<E>(room, 0, tensor_maps[0], a, i);
+            Self::boxes::<E>(room, i, tensor_maps[1], b, j);
             return;
         }
         let of = |shared: u32, map: u64, tile: OperandTile| (shared, map, [tile.col, tile.row, tile.plane]);
         // SAFETY: as in `boxes`.
-        unsafe { tma::load_two(of(room.shared, maps[0], a), of(room.shared + i * ROW_BYTES, maps[1], b), room.full) };
+        unsafe { tma::load_two(of(room.shared, tensor_maps[0], a), of(room.shared + i * ROW_BYTES, tensor_maps[1], b), room.full) };
     }
 }
 
@@ -150,7 +150,7 @@ fn is_unwritten(tile: OperandTile) -> bool {
 }
 
 impl Loader {
-    /// The shape of a product's tile, whose code says `I` × `J`.
+    /// The shape of a GEMM's tile, whose code says `I` × `J`.
     #[inline(always)]
     fn shape<const I: usize, const J: usize>(&self) -> TileShape {
         shape_of(self.tile, I, J)
@@ -181,8 +181,8 @@ impl Role for Loader {
 
     #[inline(always)]
     fn steps(&mut self, a: MapIndex, b: MapIndex, count: u32) -> u32 {
-        self.maps.get::<0>(a);
-        self.maps.get::<1>(b);
+        self.tensor_maps.get::<0>(a);
+        self.tensor_maps.get::<1>(b);
         // Behind as many as the ring may have stages there is nothing to begin.
         if self.begun & BEFORE != 0 && count > PAGES { PAGES } else { count }
     }
@@ -193,14 +193,14 @@ impl Role for Loader {
         let (i, j) = (shape.rows(), shape.columns());
         let bytes = (i + j) * ROW_BYTES;
         // Each once, whatever comes.
-        let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.view.map)];
+        let tensor_maps = [self.tensor_maps.get::<0>(a.view.map), self.tensor_maps.get::<1>(b.view.map)];
         if self.begun != 0 {
             let copy = |room: Room, unwritten: bool| {
                 if is_unwritten(a) == unwritten {
-                    Self::boxes::<E>(room, 0, maps[0], a, i);
+                    Self::boxes::<E>(room, 0, tensor_maps[0], a, i);
                 }
                 if is_unwritten(b) == unwritten {
-                    Self::boxes::<E>(room, i, maps[1], b, j);
+                    Self::boxes::<E>(room, i, tensor_maps[1], b, j);
                 }
             };
             if self.in_two(pages(i + j), bytes, copy) {
@@ -208,7 +208,7 @@ impl Role for Loader {
             }
         }
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        unsafe { self.ring.acquire(pages(i + j), bytes, |room| Self::operands::<E>(room, maps, (a, i), (b, j))) };
+        unsafe { self.ring.acquire(pages(i + j), bytes, |room| Self::operands::<E>(room, tensor_maps, (a, i), (b, j))) };
     }
 
     #[inline(always)]
@@ -222,15 +222,15 @@ impl Role for Loader {
         let shape = self.shape::<I, J>();
         let (i, j) = (shape.rows(), shape.columns());
         let bytes = (i + 2 * j) * ROW_BYTES;
-        let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.0.view.map)];
-        let third = self.maps.get::<2>(b.1.view.map);
+        let tensor_maps = [self.tensor_maps.get::<0>(a.view.map), self.tensor_maps.get::<1>(b.0.view.map)];
+        let third = self.tensor_maps.get::<2>(b.1.view.map);
         if self.begun != 0 {
             let copy = |room: Room, unwritten: bool| {
                 if is_unwritten(a) == unwritten {
-                    Self::boxes::<E>(room, 0, maps[0], a, i);
+                    Self::boxes::<E>(room, 0, tensor_maps[0], a, i);
                 }
                 if is_unwritten(b.0) == unwritten {
-                    Self::boxes::<E>(room, i, maps[1], b.0, j);
+                    Self::boxes::<E>(room, i, tensor_maps[1], b.0, j);
                 }
                 if is_unwritten(b.1) == unwritten {
                     Self::boxes::<E>(room, i + j, third, b.1, j);
@@ -243,7 +243,7 @@ impl Role for Loader {
         // SAFETY: as in `mma`.
         unsafe {
             self.ring.acquire(pages(i + 2 * j), bytes, |room| {
-                Self::operands::<E>(room, maps, (a, i), (b.0, j));
+                Self::operands::<E>(room, tensor_maps, (a, i), (b.0, j));
                 Self::boxes::<E>(room, i + j, third, b.1, j);
             })
         };
@@ -278,7 +278,7 @@ impl Role for Loader {
         let (columns, pages) = (row_stages::columns(kept as usize), row_stages::pages(kept as usize));
         // Rows in pieces come in boxes: one copy for eight rows.
         let boxed = row_stages::boxed(kept as usize) && !w.view.map.is_none();
-        let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
+        let map = if boxed { self.tensor_maps.get::<0>(w.view.map) } else { 0 };
         let mut col = 0;
         loop {
             let left = cols - col;
@@ -381,7 +381,7 @@ impl Role for Loader {
         _: impl Fn(f32) -> E::Value,
     ) {
         // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tile.
-        unsafe { column_reduction::fetch_columns(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { column_reduction::fetch_columns(&mut self.ring, &mut self.tensor_maps, x, task) };
     }
 
     #[inline(always)]
@@ -392,7 +392,7 @@ impl Role for Loader {
         task: Task,
     ) {
         // SAFETY: as above.
-        unsafe { column_reduction::fetch(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { column_reduction::fetch(&mut self.ring, &mut self.tensor_maps, x, task) };
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ use maco_abi::{self as abi, BOX};
 /// The store thread's state. `PUSHES`: GEMMs may send their tiles to other ranks.
 pub struct Store<const PUSHES: bool> {
     smem: SharedMemory,
-    maps: TensorMapCache,
+    tensor_maps: TensorMapCache,
     /// Chunks sent so far (the same for both warpgroups).
     sent: u32,
     /// Rows and columns of the tile, and whether its elements have four bytes, if the code that runs is for several.
@@ -27,10 +27,10 @@ pub struct Store<const PUSHES: bool> {
 
 impl<const PUSHES: bool> Store<PUSHES> {
     /// # Safety
-    /// Made by the store thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
+    /// Made by the store thread of a CTA whose shared memory is initialised; `tensor_maps` is the launch's table of tensor maps.
     #[inline(always)]
-    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Self {
-        Store { smem, maps: TensorMapCache::new(maps), sent: 0, tile: None, four_bytes: false }
+    pub unsafe fn new(smem: SharedMemory, tensor_maps: u64) -> Self {
+        Store { smem, tensor_maps: TensorMapCache::new(tensor_maps), sent: 0, tile: None, four_bytes: false }
     }
 
     /// The `n`-th chunks of both warpgroups have been read: the consumers may refill them.
@@ -84,7 +84,7 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
 
     #[inline(always)]
     fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, task: Task) {
-        let map = self.maps.get::<0>(y.view.map);
+        let map = self.tensor_maps.get::<0>(y.view.map);
         let shape = shape_of(self.tile, I, J);
         let four_bytes = if self.tile.is_some() { self.four_bytes } else { E::BYTES == 4 };
         let width = if four_bytes { abi::columns(4) } else { abi::columns(2) };
@@ -106,7 +106,7 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
         loop {
             let mut group = 0;
             while group < 2 {
-                let (row, col) = shape.place(group, chunk * width);
+                let (row, col) = shape.position(group, chunk * width);
                 let source = buffer(group, self.sent);
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy, or there is none. The plan gave every staged result a tensor map.
@@ -115,7 +115,7 @@ impl<const PUSHES: bool> Role for Store<PUSHES> {
                         let (at, chunk) = ([y.row + row, y.col + col], self.smem.chunk(source));
                         tma::store(map, at[1], at[0], y.plane, chunk);
                         if PUSHES && task.pushes() && (at[0] as u32) < y.view.rows && (at[1] as u32) < y.view.cols {
-                            pushed_tiles::store_box(&mut self.maps, task, at, chunk);
+                            pushed_tiles::store_box(&mut self.tensor_maps, task, at, chunk);
                         }
                     }
                 }

@@ -73,29 +73,29 @@ impl<'a, const STAGES: usize> Pipeline<'a, STAGES> {
     /// A thread that fills stages, at the first one.
     #[inline(always)]
     pub fn producer(&self) -> Producer<'a, STAGES> {
-        Producer { pipeline: *self, at: Place { stage: 0, parity: 0 } }
+        Producer { pipeline: *self, at: PipelineState { stage: 0, parity: 0 } }
     }
 
     /// A thread that uses stages, at the first one.
     #[inline(always)]
     pub fn consumer(&self) -> Consumer<'a, STAGES> {
-        Consumer { pipeline: *self, at: Place { stage: 0, parity: 0 }, released: 0 }
+        Consumer { pipeline: *self, at: PipelineState { stage: 0, parity: 0 }, released: 0 }
     }
 }
 
 /// A stage, and the parity of its phase.
 #[derive(Clone, Copy)]
-struct Place {
+struct PipelineState {
     stage: u32,
     parity: u32,
 }
 
-impl Place {
+impl PipelineState {
     #[inline(always)]
     fn advance<const STAGES: usize>(&mut self) {
         self.stage += 1;
         if self.stage == STAGES as u32 {
-            *self = Place { stage: 0, parity: self.parity ^ 1 };
+            *self = PipelineState { stage: 0, parity: self.parity ^ 1 };
         }
     }
 }
@@ -103,7 +103,7 @@ impl Place {
 /// Made by [`Pipeline::producer`].
 pub struct Producer<'a, const STAGES: usize> {
     pipeline: Pipeline<'a, STAGES>,
-    at: Place,
+    at: PipelineState,
 }
 
 impl<'a, const STAGES: usize> Producer<'a, STAGES> {
@@ -143,7 +143,7 @@ impl<'a, const STAGES: usize> Producer<'a, STAGES> {
 /// Made by [`Pipeline::consumer`].
 pub struct Consumer<'a, const STAGES: usize> {
     pipeline: Pipeline<'a, STAGES>,
-    at: Place,
+    at: PipelineState,
     /// The stage that is given back next.
     released: u32,
 }
@@ -153,7 +153,7 @@ impl<const STAGES: usize> Consumer<'_, STAGES> {
     #[inline(always)]
     #[must_use]
     pub fn acquire(&mut self) -> Option<u32> {
-        let Place { stage, parity } = self.at;
+        let PipelineState { stage, parity } = self.at;
         self.at.advance::<STAGES>();
         self.pipeline.full.at(stage).wait(parity).then_some(stage)
     }

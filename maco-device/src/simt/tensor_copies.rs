@@ -31,11 +31,15 @@ pub struct Mapped<E, const R: usize, const C: usize, const ROWS: usize, const SW
 }
 
 impl<E, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize> Mapped<E, R, C, ROWS, SWIZZLE> {
-    /// `maps` is the launch's table, which has the map of the tile's view.
+    /// `tensor_maps` is the launch's table, which has the map of the tile's view.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn new(tile: Tile<E, R, C>, maps: u64) -> Self {
-        Mapped { tile, map: maps + tile.view.map.index() as u64 * size_of::<maco_abi::TensorMap>() as u64, acquired: Cell::new(false) }
+    pub(crate) fn new(tile: Tile<E, R, C>, tensor_maps: u64) -> Self {
+        Mapped {
+            tile,
+            map: tensor_maps + tile.view.map.index() as u64 * size_of::<maco_abi::TensorMap>() as u64,
+            acquired: Cell::new(false),
+        }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]

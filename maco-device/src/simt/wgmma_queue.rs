@@ -122,7 +122,7 @@ impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
         }
         #[cfg(target_arch = "nvptx64")]
         {
-            let (a, b) = (a.place(), b.descriptor(N as u32));
+            let (a, b) = (a.source(), b.descriptor(N as u32));
             wgmma::fence();
             let registers = &mut self.acc.registers;
             macro_rules! steps {
@@ -171,17 +171,17 @@ pub trait OperandA<'p>: Copy {
     /// Where instructions find it.
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
-    type Place: Copy;
+    type Source: Copy;
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
-    fn place(self) -> Self::Place;
+    fn source(self) -> Self::Source;
     /// # Safety
     /// As the functions of `ptx/wgmma_types.rs`.
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
     unsafe fn queue<T: Products<Self::Type, B>, B: OperandType, I: Instruction, const STEP: usize>(
         registers: &mut Registers,
-        place: Self::Place,
+        source: Self::Source,
         b: u64,
     );
     #[doc(hidden)]
@@ -194,21 +194,21 @@ impl<F: SharedOperand> OperandA<'_> for F {
     const K: usize = F::K;
     const ACROSS: bool = F::ACROSS;
     #[cfg(target_arch = "nvptx64")]
-    type Place = wgmma::Descriptor;
+    type Source = wgmma::Descriptor;
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(self) -> wgmma::Descriptor {
+    fn source(self) -> wgmma::Descriptor {
         self.descriptor(crate::simt::acc::ROWS)
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     unsafe fn queue<T: Products<F::Type, B>, B: OperandType, I: Instruction, const STEP: usize>(
         registers: &mut Registers,
-        place: wgmma::Descriptor,
+        source: wgmma::Descriptor,
         b: u64,
     ) {
         // SAFETY: passed on from the caller.
-        unsafe { T::of_shared::<I>(registers, place.after(F::step(STEP as u32)).word(), b) }
+        unsafe { T::of_shared::<I>(registers, source.after(F::step(STEP as u32)).word(), b) }
     }
     #[cfg(not(target_arch = "nvptx64"))]
     fn number(self, row: u32, k: u32) -> <F::Type as OperandType>::Element {
@@ -221,17 +221,17 @@ impl<'p, F: OperandType, const STEPS: usize> OperandA<'p> for &'p Fragments<F, S
     const K: usize = STEPS * F::STEP;
     const ACROSS: bool = false;
     #[cfg(target_arch = "nvptx64")]
-    type Place = &'p Fragments<F, STEPS>;
+    type Source = &'p Fragments<F, STEPS>;
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn place(self) -> Self {
+    fn source(self) -> Self {
         self
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn queue<T: Products<F, B>, B: OperandType, I: Instruction, const STEP: usize>(registers: &mut Registers, place: Self, b: u64) {
+    unsafe fn queue<T: Products<F, B>, B: OperandType, I: Instruction, const STEP: usize>(registers: &mut Registers, source: Self, b: u64) {
         // SAFETY: passed on from the caller.
-        unsafe { T::of_registers::<I>(registers, place.words[STEP], b) }
+        unsafe { T::of_registers::<I>(registers, source.words[STEP], b) }
     }
     #[cfg(not(target_arch = "nvptx64"))]
     fn number(self, row: u32, k: u32) -> F::Element {

@@ -20,7 +20,7 @@ pub struct Ring {
 }
 
 /// Pages of streamed weights that are asked for and have not come, at most: see [`Ring::throttle`]. Those of the whole ring, of all multiprocessors, are
-/// what memory needs 6 µs for; with fewer, products that wait for each other are faster (docs/internals/gemv.md).
+/// what memory needs 6 µs for; with fewer, GEMVs that wait for each other are faster (docs/internals/gemv.md).
 const UNDER_WAY: u32 = 4;
 /// The same, if what began [`ROOM`] pages behind the next stage's first one has not been given back: then consumers wait for something else than weights,
 /// and what they wait for is not to stand behind these.
@@ -191,7 +191,7 @@ impl Ring {
     }
 
     /// Loader: waits until a stage of `pages` is empty, announces `bytes` of copies, and has `copy` ask for them; false if the CTA no longer
-    /// waits. A closure, since one that stops goes another way from where it stops: were there an answer to look at, each step of a product
+    /// waits. A closure, since one that stops goes another way from where it stops: were there an answer to look at, each step of a GEMM
     /// would make it and look at it, and steps are bound by the instructions of this thread (docs/internals/gemm.md).
     ///
     /// # Safety

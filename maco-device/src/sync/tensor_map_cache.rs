@@ -5,8 +5,8 @@ use maco_abi::MapIndex;
 
 /// The table of tensor maps as one thread sees it.
 ///
-/// A fence is not cheap, and neither is to find out that there has been one (docs/internals/gemm.md): a step of a product copies boxes of two or
-/// three maps, and the thread has hundreds of cycles for it. So it remembers the last map of each operand of a product, for one comparison; and
+/// A fence is not cheap, and neither is to find out that there has been one (docs/internals/gemm.md): a step of a GEMM copies boxes of two or
+/// three maps, and the thread has hundreds of cycles for it. So it remembers the last map of each operand of a GEMM, for one comparison; and
 /// of the first 32 whether it has fenced them, for bodies whose steps have several products.
 pub struct TensorMapCache {
     table: u64,
@@ -25,7 +25,7 @@ impl TensorMapCache {
         TensorMapCache { table, fenced: 0, last: [NONE; 3] }
     }
 
-    /// Address of a map, of operand `N` of a product. The host wrote it before the launch, and kernel start does not acquire the
+    /// Address of a map, of operand `N` of a GEMM. The host wrote it before the launch, and kernel start does not acquire the
     /// tensor-map proxy.
     #[inline(always)]
     pub fn get<const N: usize>(&mut self, map: MapIndex) -> u64 {
@@ -68,17 +68,17 @@ mod tests {
 
     #[test]
     fn a_task_fences_each_of_its_maps_once() {
-        let mut maps = Asked(TensorMapCache::new(0));
+        let mut tensor_maps = Asked(TensorMapCache::new(0));
         // Calls of three maps each, step after step.
         for first in [0, 3, 27, 33, 1000, 65_000] {
             for step in 0..5 {
-                let known = [maps.knows::<0>(first), maps.knows::<1>(first + 1), maps.knows::<2>(first + 2)];
+                let known = [tensor_maps.knows::<0>(first), tensor_maps.knows::<1>(first + 1), tensor_maps.knows::<2>(first + 2)];
                 assert_eq!(known, [step > 0; 3], "maps from {first} on, step {step}");
             }
         }
         // The first ones are remembered for good, of the others the last one of each operand.
-        assert_eq!([0, 29, 27, 28, 29].map(|index| maps.knows::<0>(index)), [true; 5]);
-        assert_eq!([65_000, 65_000, 33, 65_000].map(|index| maps.knows::<0>(index)), [false, true, false, false]);
-        assert_eq!([65_001, 65_001].map(|index| maps.knows::<1>(index)), [true; 2]);
+        assert_eq!([0, 29, 27, 28, 29].map(|index| tensor_maps.knows::<0>(index)), [true; 5]);
+        assert_eq!([65_000, 65_000, 33, 65_000].map(|index| tensor_maps.knows::<0>(index)), [false, true, false, false]);
+        assert_eq!([65_001, 65_001].map(|index| tensor_maps.knows::<1>(index)), [true; 2]);
     }
 }

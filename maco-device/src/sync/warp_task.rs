@@ -269,7 +269,7 @@ impl WarpTask {
                 let common = CounterIndex(warp::broadcast(wait.counter.0, waiting.trailing_zeros()));
                 let waits = wait.counter != NO_COUNTER;
                 let wait = if waits { wait } else { Wait::new(common, 0) };
-                let at = Counters::at(self.counters).place(wait.counter);
+                let at = Counters::at(self.counters).address(wait.counter);
                 let look = || Alone.load(at);
                 let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { look() }, 0);
                 // One look at a time: the release behind a short body would wait for another one that is under way.

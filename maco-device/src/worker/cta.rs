@@ -5,16 +5,14 @@ use core::marker::PhantomData;
 use super::rest::Rest;
 use super::{admitted, copy, dependency_poller, prefetcher, roles, warp_tasks};
 use crate::data::task::Task;
-use crate::dispatch::{
-    Callable, ChosenEpilogue, Filter, NotProducts, Products, dispatch, fuses_elementwise_prologues, is_product, product_shape,
-};
+use crate::dispatch::{Callable, ChosenEpilogue, Filter, Gemms, NotGemms, dispatch, fuses_elementwise_prologues, gemm_shape, is_gemm};
 use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
 use crate::profile::served::Serving;
 use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Layout, Run};
 use crate::ptx::{barrier, delay, memory, special, warp};
-use crate::roles::consumer::{Consumer, Product};
+use crate::roles::consumer::{Consumer, GemmConsumer};
 use crate::roles::elementwise_prologue::ElementwisePrologue;
 use crate::roles::loader::Loader;
 use crate::roles::store::Store;
@@ -45,14 +43,14 @@ tasks!(Loader Store<false> Store<true> ElementwisePrologue);
 impl<C: Callable, F: Filter> roles::Tasks<Consumer> for Compiled<C, F> {
     #[inline(always)]
     fn run(&mut self, role: &mut Consumer, task: Task, op: u32) {
-        if !is_product::<C, F>(op) {
-            dispatch::<C, Consumer, NotProducts<C, F>>(role, task, op);
+        if !is_gemm::<C, F>(op) {
+            dispatch::<C, Consumer, NotGemms<C, F>>(role, task, op);
             return;
         }
-        let mut product = Product::new(role, product_shape::<C, F>(op));
-        dispatch::<C, Product<'_>, Products<C, F>>(&mut product, task, op);
+        let mut gemm = GemmConsumer::new(role, gemm_shape::<C, F>(op));
+        dispatch::<C, GemmConsumer<'_>, Gemms<C, F>>(&mut gemm, task, op);
         // Nothing of them is kept while there are products to make.
-        product.end::<ChosenEpilogue<C, F>>(task, product_shape::<C, F>(task.op()));
+        gemm.end::<ChosenEpilogue<C, F>>(task, gemm_shape::<C, F>(task.op()));
     }
 }
 

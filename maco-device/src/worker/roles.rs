@@ -108,7 +108,7 @@ pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: 
     }
     // SAFETY: the loader thread.
     unsafe {
-        let mut role = Loader::new(smem, (*launch).maps);
+        let mut role = Loader::new(smem, (*launch).tensor_maps);
         let mut n = 0;
         'tasks: while let Some(Posted { flags, .. }) = posted(smem, n) {
             if flags.has(STAGED | BULK_ROWS) {
@@ -310,7 +310,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store<PUSHES>>, cons
         let pushed = || special::opaque(pushed) != 0;
         let whole = *launch;
         profile::stamp(launch);
-        let mut role = Store::new(smem, (*launch).maps);
+        let mut role = Store::new(smem, (*launch).tensor_maps);
         let mut n = 0;
         while let Some(published) = ready(smem, n) {
             let (at, parity) = place(n);

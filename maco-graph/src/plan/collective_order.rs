@@ -4,23 +4,61 @@
 //! All ranks have the same lists, so their tasks of one tile come at about the same time. Lists that the planner makes by costs, and lists with drains, stay as they are.
 
 use super::events::Events;
+use super::overlaps::{self, Found};
 use super::{Lists, Options, PlannedCall};
 use crate::ir::Graph;
 use crate::spec::TaskKind;
 
-/// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. If that one is a product, it may still
-/// store its tile when its worker goes on: then one more task of the worker comes between. So does one between sending a tile, by the product or by a task, and receiving it.
-pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, lists: Lists) -> Lists {
+/// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. If that one is a GEMM, it may still
+/// store its tile when its worker goes on: then one more task of the worker comes between. So does one between sending a tile, by the GEMM or by a task, and receiving it.
+/// Tasks that wait for other ranks come later where the graph says with what they [overlap](crate::ir::Overlap).
+pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], found: &Found<'_>, options: &Options, lists: Lists) -> Lists {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
     if !(0..calls.len() as u32).any(is_collective) || !lists.drains.is_empty() || !lists.positions.is_empty() {
         return lists;
     }
+    let events = found.events;
     let mut worker = vec![0; events.tasks.len()];
     for list in 0..options.workers {
         for &task in lists.of(list as usize) {
             worker[task as usize] = list;
         }
     }
+    // Any order of [`placed`] is one in which tasks come behind those that they wait for. What one overlap moves may move what another one stands behind.
+    let mut least = vec![0; events.tasks.len()];
+    let mut order = placed(graph, calls, events, options, &worker, &least);
+    for _ in 0..=graph.overlaps.len() {
+        let next = overlaps::least(graph, calls, found, options.workers, &order.comes);
+        if next == least {
+            break;
+        }
+        least = next;
+        order = placed(graph, calls, events, options, &worker, &least);
+    }
+    let Placed { comes, worker } = order;
+    let mut order: Vec<u32> = (0..events.tasks.len() as u32).collect();
+    order.sort_by_key(|&task| (comes[task as usize], task));
+    let mut own = vec![Vec::new(); options.workers as usize];
+    let mut positions = vec![0; order.len()];
+    for (position, &task) in (0..).zip(&order) {
+        positions[task as usize] = position;
+        own[worker[task as usize] as usize].push(task);
+    }
+    Lists::of_workers(own, lists.drains, positions)
+}
+
+/// Where tasks stand.
+struct Placed {
+    /// When each comes, as the number of the task that it follows.
+    comes: Vec<u32>,
+    /// The worker of each.
+    worker: Vec<u32>,
+}
+
+/// Where tasks stand of which those of collectives come at `least` so late; `worker` is the worker of each before.
+fn placed(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, worker: &[u32], least: &[u32]) -> Placed {
+    let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
+    let mut worker = worker.to_vec();
     // When each task comes, as the number of the task that it follows; and the last task of each counter, and of those whose rows a call's data name.
     let mut comes: Vec<u32> = (0..events.tasks.len() as u32).collect();
     let mut last: Vec<Option<u32>> = vec![None; events.counters as usize];
@@ -60,6 +98,7 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
                 comes[task] = comes[task].max(behind);
             }
         }
+        comes[task] = comes[task].max(least[task]);
         if calls[node.call as usize].nccl {
             // NCCL does the chunks one after another, so who waits for one waits for all tasks that say so of those before: they come first.
             if node.part == 0 {
@@ -73,13 +112,5 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], events: &Ev
             *last = Some(last.map_or(task as u32, |other| if comes[other as usize] > comes[task] { other } else { task as u32 }));
         }
     }
-    let mut order: Vec<u32> = (0..events.tasks.len() as u32).collect();
-    order.sort_by_key(|&task| (comes[task as usize], task));
-    let mut own = vec![Vec::new(); options.workers as usize];
-    let mut positions = vec![0; order.len()];
-    for (place, &task) in (0..).zip(&order) {
-        positions[task as usize] = place;
-        own[worker[task as usize] as usize].push(task);
-    }
-    Lists::of_workers(own, lists.drains, positions)
+    Placed { comes, worker }
 }

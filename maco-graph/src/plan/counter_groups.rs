@@ -227,7 +227,6 @@ impl CounterSets {
 
     fn count_tiles(&mut self, regions: &Regions, region: &Region, groups: &[AxisGroups; RANK], base: usize) {
         let rank = usize::from(region.rank);
-        let grid = regions.grid(region.call);
         let mut touched: [Vec<(u32, u32)>; RANK] = Default::default();
         let mut weights = [[0; AXES]; RANK];
         for axis in 0..rank {
@@ -235,7 +234,7 @@ impl CounterSets {
             weights[axis] = regions.weights(region, axis);
         }
         let mut tile = 0;
-        super::schedule::for_each_tile(grid, |coord| {
+        regions.for_each_tile(region.call, |coord| {
             let parts = regions.split_k(region.call).of(tile);
             tile += 1;
             let mut ranges = [(0, 1); RANK];

@@ -57,6 +57,10 @@ impl Display for Plan {
             }
             writeln!(f, "  ({})", self.arguments(call))?;
         }
+        for overlap in &self.graph.overlaps {
+            let waves = overlap.waves.map_or_else(String::new, |waves| format!(", in {waves} waves"));
+            writeln!(f, "  {} beside {}{waves}", numbers(&overlap.comm), numbers(&overlap.compute))?;
+        }
         for relation in &self.relations {
             writeln!(
                 f,

@@ -338,6 +338,26 @@ pub enum PlanError {
         /// What it says.
         via: &'static str,
     },
+    /// `.via(Nccl)` of what NCCL cannot exchange in chunks of rows.
+    #[error(
+        "MACO0018: {site} has nothing that NCCL can exchange in chunks of rows\n  \
+         = help: it exchanges whole rows of whole tensors, which it reads and writes by tiles, by reductions of its own: give it such tensors, or remove `.via(Nccl)`"
+    )]
+    Chunks {
+        /// The call.
+        site: Site,
+    },
+    /// Calls that are to overlap, with nothing that could.
+    #[error(
+        "MACO0018: {site} cannot overlap with what it was given: {why}\n  \
+         = help: give it calls that need nothing of it"
+    )]
+    Overlap {
+        /// The collective, or what was taken for one.
+        site: Site,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A view that reaches past its tensor.
     #[error(
         "MACO0025: the view of `{tensor}` passed to {site} as `{param}` ends at {end} along axis {axis}, past its extent of {extent}\n  \
@@ -430,7 +450,11 @@ impl PlanError {
             PlanError::Divisor { .. } => 12,
             PlanError::UnknownAxis { .. } => 13,
             PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::TileOfForms { .. } | PlanError::ShapeCall { .. } => 17,
-            PlanError::ReduceOverlap { .. } | PlanError::Split { .. } | PlanError::Via { .. } => 18,
+            PlanError::ReduceOverlap { .. }
+            | PlanError::Split { .. }
+            | PlanError::Via { .. }
+            | PlanError::Chunks { .. }
+            | PlanError::Overlap { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,

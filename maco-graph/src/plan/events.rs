@@ -8,7 +8,6 @@ use std::ops::Range;
 use super::counter_lookup::Tables;
 use super::dependencies::{Dependencies, Naming};
 use super::region::Regions;
-use super::schedule::for_each_tile;
 use super::{Hazard, NamedWait, PlanError, PlannedCall, Relation, Site, TaskNode, Wait};
 use crate::ir::Graph;
 
@@ -139,7 +138,7 @@ impl Emitter<'_> {
         };
         // Parts of one tile end at about the same time if they begin so.
         let (parts, mut tile) = (self.regions.split_k(call), 0);
-        for_each_tile(self.regions.grid(call), |coord| {
+        self.regions.for_each_tile(call, |coord| {
             (0..parts.of(tile)).for_each(|part| add(coord, part));
             tile += 1;
         });

@@ -410,8 +410,8 @@ pub(super) fn lists(
     let mut positions = Vec::new();
     if drains.is_empty() {
         positions.resize(of.tasks.len(), 0);
-        for (place, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).schedule()) {
-            positions[task as usize] = place;
+        for (position, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).schedule()) {
+            positions[task as usize] = position;
             own[worker as usize].push(task);
         }
     } else {

@@ -39,8 +39,10 @@ mod json;
 mod list_scheduling;
 mod lists;
 pub mod memory_bound_cost;
+mod nccl_chunks;
 #[doc(hidden)]
 pub mod oracle;
+mod overlaps;
 pub mod prologue_fusion;
 mod pushed_tiles;
 mod region;
@@ -65,7 +67,7 @@ pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
-pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
+pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
 pub use verify::Defect;
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
@@ -245,7 +247,7 @@ pub struct PlannedCall {
     /// Of an all-reduce: the GEMM whose tasks send its tiles to the other ranks as they store them. Its own tasks receive only. Of a GEMM that is split in part it is the first
     /// [`PlannedCall::whole`] tiles that are sent so.
     pub pushed_by: Option<u32>,
-    /// An all-reduce that NCCL does beside the kernel. Its tiles are chunks of whole rows, and have two tasks each: one says that the chunk is there, one waits until it has
+    /// A collective that NCCL does beside the kernel. Its tiles are chunks of whole rows, of all planes, and have two tasks each: one says that the chunk is there, one waits until it has
     /// been exchanged.
     pub nccl: bool,
 }
@@ -433,9 +435,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
         if options.push_tiles
-            && let Some((product, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
+            && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
-            (pushed_by, choice.split_k) = (Some(product), tasks);
+            (pushed_by, choice.split_k) = (Some(gemm), tasks);
         }
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;
@@ -447,8 +449,10 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         calls.push(planned);
         choices.push(choice);
     }
+    nccl_chunks::order_producers(&graph, &calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
-    let temps = temps::place(&mut candidate, options)?;
+    overlaps::check(&candidate.graph, &candidate.found.relations)?;
+    let temps = temps::assign(&mut candidate, options)?;
     let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
@@ -459,7 +463,8 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
             let dealt = options.schedule == Schedule::Static && options.assignment.is_none() && drains.is_empty();
             let assigned = if dealt { assignment::follow_producers(&graph, &calls, &order, &events, options.workers) } else { None };
             let lists = schedule::lists(events.tasks.len() as u32, drains, options, assigned.as_deref())?;
-            if dealt { collective_order::behind_producers(&graph, &calls, &events, options, lists) } else { lists }
+            let found = overlaps::Found { events: &events, relations: &found.relations };
+            if dealt { collective_order::behind_producers(&graph, &calls, &found, options, lists) } else { lists }
         }
     };
     let mut plan = Plan {

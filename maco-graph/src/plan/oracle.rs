@@ -88,14 +88,14 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
 
 /// The bytes of the memory of temps that an element of a tensor takes, if it lies there as it is: neither an argument nor with in-band flags.
 pub fn bytes(plan: &Plan, tensor: u32, element: usize) -> Option<Range<usize>> {
-    let (of, place) = (&plan.graph.tensors[tensor as usize], plan.temps.places[tensor as usize]);
+    let (of, range) = (&plan.graph.tensors[tensor as usize], plan.temps.ranges[tensor as usize]);
     let in_band = plan.relations.iter().any(|relation| relation.in_band && relation.tensor == tensor);
     if of.kind != TensorKind::Temp || in_band || of.shape.contains(&0) {
         return None;
     }
     let (columns, size) = (*of.shape.last()? as usize, of.element.bytes() as usize);
     let row = (columns * size).next_multiple_of(16);
-    let at = place.offset as usize + element / columns * row + element % columns * size;
+    let at = range.offset as usize + element / columns * row + element % columns * size;
     Some(at..at + size)
 }
 
@@ -163,7 +163,7 @@ fn in_band(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
 /// The bytes of a footprint in memory that several temps have; none elsewhere.
 fn in_memory(plan: &Plan, footprint: &Footprint) -> Vec<u64> {
     let range =
-        |tensor: u32| bytes(plan, tensor, 0).map(|first| first.start as u64..first.start as u64 + plan.temps.places[tensor as usize].bytes);
+        |tensor: u32| bytes(plan, tensor, 0).map(|first| first.start as u64..first.start as u64 + plan.temps.ranges[tensor as usize].bytes);
     let Some(own) = range(footprint.tensor) else { return Vec::new() };
     let others = (0..plan.graph.tensors.len() as u32).filter(|&other| other != footprint.tensor).filter_map(range);
     if !others.into_iter().any(|other| other.start < own.end && own.start < other.end) {

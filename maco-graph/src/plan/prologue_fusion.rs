@@ -113,12 +113,12 @@ pub(super) fn fuse(graph: &mut Graph, calls: &mut [PlannedCall], choices: &mut [
         let call = &graph.calls[number as usize];
         let Some((x, y)) = fused_operands(call) else { continue };
         let (x, y) = (call.operands[x].clone(), call.operands[y].tensor);
-        let products: Vec<u32> = readers(graph, y, number).collect();
-        for product in products {
-            let call = &mut graph.calls[product as usize];
+        let gemvs: Vec<u32> = readers(graph, y, number).collect();
+        for gemv in gemvs {
+            let call = &mut graph.calls[gemv as usize];
             if let Some(operand_a) = call.task.gemv_operand_a() {
                 call.operands[operand_a] = x.clone();
-                calls[product as usize].prologue = Some(number);
+                calls[gemv as usize].prologue = Some(number);
             }
         }
         choices[number as usize].grid[0] = 0;
@@ -136,8 +136,8 @@ pub(super) fn regions(graph: &Graph, choices: &[Choice]) -> Regions {
 /// Those of `prologues` whose GEMVs all get the input with in-band flags.
 pub(super) fn in_band(calls: &[PlannedCall], prologues: &[u32], found: &Dependencies) -> Vec<u32> {
     let comes = |call: u32| found.relations.iter().any(|relation| relation.consumer == call && relation.in_band);
-    let products = |made: u32| (0..).zip(calls).filter(move |(_, call)| call.prologue == Some(made)).map(|(call, _)| call);
-    prologues.iter().copied().filter(|&made| products(made).all(comes)).collect()
+    let gemvs = |made: u32| (0..).zip(calls).filter(move |(_, call)| call.prologue == Some(made)).map(|(call, _)| call);
+    prologues.iter().copied().filter(|&made| gemvs(made).all(comes)).collect()
 }
 
 impl Plan {

@@ -6,7 +6,7 @@ use maco_abi::{BOX, ExchangeTask, OPERANDS, columns};
 
 use super::PlannedCall;
 use super::region::tensor_of;
-use super::schedule::{for_each_tile, position};
+use super::schedule::{ROWS, for_each_tile, position};
 use super::split_k::SplitK;
 use super::tile_selection::Choice;
 use crate::ir::{Call, Graph, View};
@@ -15,7 +15,8 @@ use crate::spec::{Access, Collective, Index, TaskKind, TensorParam};
 /// The GEMM that sends tiles of call `index`, which has the tiles of `choice`, and the tasks that each of these has left; `calls` are those before it.
 pub(super) fn pushed_by(graph: &Graph, index: usize, choice: &Choice, calls: &[PlannedCall]) -> Option<(u32, SplitK)> {
     let call = &graph.calls[index];
-    if !choice.is_signalled(call) || choice.nccl {
+    let sums = matches!(call.task.collective(), Some(Collective::AllReduce(_)));
+    if !sums || !choice.is_signalled(call) || choice.nccl {
         return None;
     }
     let producer = producer(graph, index)?;
@@ -33,17 +34,16 @@ pub(super) fn pushed_by(graph: &Graph, index: usize, choice: &Choice, calls: &[P
     (whole > 0 && parts == ExchangeTask::ONE_SHOT).then_some((producer, SplitK { whole, parts }))
 }
 
-/// How many tiles of an all-reduce, the first ones in task order, are made by tasks of `product` that make a whole tile, of which no other tile is a part. The tiles of
+/// How many tiles of an all-reduce, the first ones in task order, are made by tasks of `gemm` that make a whole tile, of which no other tile is a part. The tiles of
 /// the all-reduce are `tile`, in a grid of `grid`.
-fn tiles_of_whole(product: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 {
+fn tiles_of_whole(gemm: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 {
     let mut whole = grid[0] * grid[1];
     loop {
         let mut first = whole;
         let mut at = 0;
-        for_each_tile([grid[0], grid[1], 1], |[row, col, _]| {
-            let of = [row * tile[0] / product.tile[0], col * tile[1] / product.tile[1]];
-            if at < first && !(position(product.grid[0], product.grid[1], of) < product.whole && are_first(product, of, tile, grid, whole))
-            {
+        for_each_tile([grid[0], grid[1], 1], ROWS, |[row, col, _]| {
+            let of = [row * tile[0] / gemm.tile[0], col * tile[1] / gemm.tile[1]];
+            if at < first && !(position(gemm.grid[0], gemm.grid[1], of) < gemm.whole && are_first(gemm, of, tile, grid, whole)) {
                 first = at;
             }
             at += 1;
@@ -55,22 +55,18 @@ fn tiles_of_whole(product: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 
     }
 }
 
-/// Whether the tiles of an all-reduce that tile `of` of `product` is made of are among the first `whole`.
-fn are_first(product: &PlannedCall, of: [u32; 2], tile: [u32; 2], grid: [u32; 2], whole: u32) -> bool {
+/// Whether the tiles of an all-reduce that tile `of` of `gemm` is made of are among the first `whole`.
+fn are_first(gemm: &PlannedCall, of: [u32; 2], tile: [u32; 2], grid: [u32; 2], whole: u32) -> bool {
     let along = |axis: usize| {
-        let each = product.tile[axis] / tile[axis];
+        let each = gemm.tile[axis] / tile[axis];
         of[axis] * each..grid[axis].min((of[axis] + 1) * each)
     };
     along(0).all(|row| along(1).all(|col| position(grid[0], grid[1], [row, col]) < whole))
 }
 
-/// The one call before `index`, an all-reduce, that writes what it reads.
-fn producer(graph: &Graph, index: usize) -> Option<u32> {
-    let call = &graph.calls[index];
-    if !matches!(call.task.collective(), Some(Collective::AllReduce(_))) {
-        return None;
-    }
-    let (view, _) = operand(call, Access::Read)?;
+/// The one call before `index` that writes what it reads.
+pub(super) fn producer(graph: &Graph, index: usize) -> Option<u32> {
+    let (view, _) = operand(&graph.calls[index], Access::Read)?;
     let mut writers = (0..index).filter(|&before| {
         let written = operands(&graph.calls[before]).filter(|(_, param)| param.access.writes());
         written.into_iter().any(|(written, _)| written.tensor == view.tensor)
@@ -81,9 +77,9 @@ fn producer(graph: &Graph, index: usize) -> Option<u32> {
 
 /// Whether the tasks of `producer` make whole tiles of `call`, an all-reduce, in boxes, each of which lies in one of them.
 fn fits(graph: &Graph, call: &Call, tile: [u32; maco_abi::AXES], producer: u32, planned: &PlannedCall) -> bool {
-    let product = &graph.calls[producer as usize];
+    let gemm = &graph.calls[producer as usize];
     let (Some((x, read)), Some((_, result))) = (operand(call, Access::Read), operand(call, Access::Write)) else { return false };
-    let Some((y, written)) = operand(product, Access::Write) else { return false };
+    let Some((y, written)) = operand(gemm, Access::Write) else { return false };
     let ([Index::Tile(row), Index::Tile(col)], [Index::Tile(down), Index::Tile(right)]) = (read.region, written.region) else {
         return false;
     };
@@ -92,12 +88,12 @@ fn fits(graph: &Graph, call: &Call, tile: [u32; maco_abi::AXES], producer: u32, 
     let of = |axis: &u8| planned.tile.get(usize::from(*axis)).copied().unwrap_or(0);
     let [height, breadth] = [x.axes[0].extent, x.axes[1].extent];
     // One accumulator, stored once, by one task.
-    matches!(product.task.kind, TaskKind::Gemm { splits_k: true })
+    matches!(gemm.task.kind, TaskKind::Gemm { splits_k: true })
         && (planned.parts == 1 || planned.whole > 0)
         && planned.grid.len() == 2
         && [*down, *right] == [0, 1]
         && !planned.grid.contains(&0)
-        && product.operands.len() < OPERANDS
+        && gemm.operands.len() < OPERANDS
         && x == y
         && result.region == read.region
         && [*row, *col] == [0, 1]
@@ -114,7 +110,7 @@ fn fits(graph: &Graph, call: &Call, tile: [u32; maco_abi::AXES], producer: u32, 
 }
 
 /// The only operand with this access.
-fn operand(call: &Call, access: Access) -> Option<(&View, &'static TensorParam)> {
+pub(super) fn operand(call: &Call, access: Access) -> Option<(&View, &'static TensorParam)> {
     let mut found = operands(call).filter(|(_, param)| param.access == access);
     let first = found.next()?;
     if found.next().is_some() { None } else { Some(first) }
@@ -125,23 +121,17 @@ fn operands(call: &Call) -> impl Iterator<Item = (&View, &'static TensorParam)> 
 }
 
 impl super::Plan {
-    /// The all-reduce whose tiles call `product` sends, if it does.
-    pub fn pushes(&self, product: u32) -> Option<u32> {
-        self.calls.iter().position(|call| call.pushed_by == Some(product)).map(|call| call as u32)
+    /// The all-reduce whose tiles call `gemm` sends, if it does.
+    pub fn pushes(&self, gemm: u32) -> Option<u32> {
+        self.calls.iter().position(|call| call.pushed_by == Some(gemm)).map(|call| call as u32)
     }
 
-    /// Whether the task of call `product` whose tile is at `coord` sends tiles of an all-reduce.
-    pub fn pushes_tile(&self, product: u32, coord: [u32; maco_abi::AXES]) -> bool {
-        let Some(call) = self.pushes(product) else { return false };
-        let (planned, product) = (&self.calls[call as usize], &self.calls[product as usize]);
+    /// Whether the task of call `gemm` whose tile is at `coord` sends tiles of an all-reduce.
+    pub fn pushes_tile(&self, gemm: u32, coord: [u32; maco_abi::AXES]) -> bool {
+        let Some(call) = self.pushes(gemm) else { return false };
+        let (planned, gemm) = (&self.calls[call as usize], &self.calls[gemm as usize]);
         planned.whole == 0
-            || are_first(
-                product,
-                [coord[0], coord[1]],
-                [planned.tile[0], planned.tile[1]],
-                [planned.grid[0], planned.grid[1]],
-                planned.whole,
-            )
+            || are_first(gemm, [coord[0], coord[1]], [planned.tile[0], planned.tile[1]], [planned.grid[0], planned.grid[1]], planned.whole)
     }
 
     /// Whether the tiles of `call` are sent as its plan says: by nobody but its own tasks, or by the tasks of a GEMM that makes them and nothing else.
@@ -163,10 +153,10 @@ impl super::Plan {
 
     /// Whether each tile of `call` that has no task which sends is one that a task of `by` makes as a whole, and which it sends.
     fn whole_tiles_are_pushed(&self, call: u32, by: u32) -> bool {
-        let (planned, product) = (&self.calls[call as usize], &self.calls[by as usize]);
+        let (planned, gemm) = (&self.calls[call as usize], &self.calls[by as usize]);
         self.tasks[planned.tasks.start as usize..planned.tasks.end as usize].iter().zip(0..).all(|(task, n)| {
-            let of = [0, 1].map(|axis| task.coord[axis] * planned.tile[axis] / product.tile[axis]);
-            let makes = product.tasks.clone().filter(|&other| self.tasks[other as usize].coord[..2] == of);
+            let of = [0, 1].map(|axis| task.coord[axis] * planned.tile[axis] / gemm.tile[axis]);
+            let makes = gemm.tasks.clone().filter(|&other| self.tasks[other as usize].coord[..2] == of);
             let pushed = self.pushes_tile(by, [of[0], of[1], 0]);
             pushed == planned.is_pushed(n) && (!pushed || makes.count() == 1)
         })

@@ -12,7 +12,7 @@ use super::{Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
 
 /// Rows of tiles per group: the tiles of a group are ordered column by column, so that operands are still in the L2 cache.
-const ROWS: u32 = 16;
+pub(super) const ROWS: u32 = 16;
 
 /// Gives every call its range of task numbers and returns the calls in global order.
 pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Relation]) -> Vec<u32> {
@@ -56,23 +56,35 @@ fn by_priority(graph: &Graph, relations: &[Relation]) -> Vec<u32> {
     order
 }
 
-/// Calls `each` with every coordinate of `grid` in task order: in groups of 16 rows, column by
-/// column. Of three axes the first is slowest and the other two are rows and columns.
-pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])) {
+/// Calls `each` with every coordinate of `grid` in task order: in groups of rows, column by column. Of three axes the first is slowest and the other two are rows and
+/// columns. A group has [`ROWS`] rows; with fewer `last_rows` the last ones are halved until they have as few.
+pub(super) fn for_each_tile(grid: [u32; AXES], last_rows: u32, mut each: impl FnMut([u32; AXES])) {
     let planes = if grid[2] > 1 { grid[0] } else { 1 };
     let (rows, columns) = if grid[2] > 1 { (grid[1], grid[2]) } else { (grid[0], grid[1].min(grid[1] * grid[2])) };
     for plane in 0..planes {
-        for first in (0..rows).step_by(ROWS as usize) {
+        let mut first = 0;
+        while first < rows {
+            let end = first + group(rows - first, last_rows);
             for column in 0..columns {
-                for row in first..rows.min(first + ROWS) {
+                for row in first..end {
                     each(if grid[2] > 1 { [plane, row, column] } else { [row, column, 0] });
                 }
             }
+            first = end;
         }
     }
 }
 
-/// The place of tile `row`, `column` in the order of [`for_each_tile`], of a grid of two axes.
+/// Rows of the next group, of so many that are left.
+fn group(left: u32, last_rows: u32) -> u32 {
+    match left {
+        _ if left > ROWS || last_rows >= ROWS => ROWS.min(left),
+        _ if left <= last_rows => left,
+        _ => (left / 2).next_multiple_of(last_rows),
+    }
+}
+
+/// The place of tile `row`, `column` in the order of [`for_each_tile`], of a grid of two axes whose groups all have [`ROWS`] rows.
 pub(super) fn position(rows: u32, columns: u32, [row, column]: [u32; 2]) -> u32 {
     let first = row / ROWS * ROWS;
     first * columns + column * ROWS.min(rows - first) + row % ROWS
@@ -163,8 +175,32 @@ mod tests {
 
     fn walk(grid: [u32; AXES]) -> Vec<[u32; AXES]> {
         let mut tiles = Vec::new();
-        for_each_tile(grid, |coord| tiles.push(coord));
+        for_each_tile(grid, ROWS, |coord| tiles.push(coord));
         tiles
+    }
+
+    /// Groups of 16 rows, then of 8, 4, 4; of what is left of 16, the same.
+    #[test]
+    fn last_groups_have_fewer_rows() {
+        let rows = |rows, last_rows| {
+            let (mut left, mut groups) = (rows, Vec::new());
+            while left > 0 {
+                groups.push(group(left, last_rows));
+                left -= groups[groups.len() - 1];
+            }
+            groups
+        };
+        assert_eq!(rows(64, 4), [16, 16, 16, 8, 4, 4]);
+        assert_eq!(rows(36, 4), [16, 16, 4]);
+        assert_eq!(rows(13, 3), [6, 3, 3, 1]);
+        assert_eq!(rows(33, ROWS), [16, 16, 1]);
+        let mut tiles = Vec::new();
+        for_each_tile([21, 3, 1], 2, |coord| tiles.push(coord));
+        let last: Vec<u32> = tiles[48..].iter().map(|coord| coord[0]).collect();
+        assert_eq!(last, [16, 17, 16, 17, 16, 17, 18, 19, 18, 19, 18, 19, 20, 20, 20]);
+        tiles.sort_unstable();
+        tiles.dedup();
+        assert_eq!(tiles.len(), 63);
     }
 
     #[test]

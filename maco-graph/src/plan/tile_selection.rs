@@ -11,23 +11,17 @@ use maco_abi::{AXES, CHUNK, ExchangeTask, PARTIAL_BYTES, ROW_BYTES};
 
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
+use super::schedule::ROWS;
 use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
-use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
+use super::{DeviceModel, Options, PlanError, PlannedCall, Site, nccl_chunks};
 use crate::ir::{Call, Graph, View, ViewAxis};
-use crate::spec::{Access, Collective, Element, Form, Index, Reduction, TaskSpec, TensorParam, Text, Via};
+use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text, Via};
 
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
 /// Most bytes of partial sums of all calls that are split without being asked to: a plan of many calls should not need more memory than its weights.
 const ALL_BYTES: f64 = (256 << 20) as f64;
-
-/// Least bytes of a chunk that NCCL exchanges: a gate costs some 5 µs, and 4 MiB take 40 to 70 µs of two GPUs.
-const CHUNK_BYTES_OF_NCCL: u64 = 4 << 20;
-/// Most chunks of a call.
-const CHUNKS_OF_NCCL: u64 = 16;
-/// Chunks are multiples of so many rows, which are whole tiles of products.
-const CHUNK_ROWS_OF_NCCL: u64 = 128;
 
 /// About how long one of `tasks` tasks of `call` takes, in nanoseconds.
 pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize, model: &DeviceModel) -> u64 {
@@ -40,10 +34,10 @@ pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize, model: 
 /// The form, tile, split-K and grid of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
-    form: Form,
-    axes: usize,
+    pub form: Form,
+    pub axes: usize,
     /// Which of the allowed sizes, per grid axis.
-    variants: [u32; AXES],
+    pub variants: [u32; AXES],
     /// Tile size per grid axis; 1 beyond the last.
     pub tile: [u32; AXES],
     /// Tiles along each grid axis; 1 beyond the last.
@@ -52,6 +46,9 @@ pub(super) struct Choice {
     pub split_k: SplitK,
     /// See [`PlannedCall::nccl`].
     pub nccl: bool,
+    /// Least rows of tiles of the last groups of the order ([`super::schedule::for_each_tile`]): those that chunks for NCCL have, so that little is left to exchange when the
+    /// last tile is made.
+    pub last_rows: u32,
 }
 
 impl Choice {
@@ -81,11 +78,13 @@ impl Choice {
 
     /// Whether ranks exchange tiles of this size by signals: large ones, if all ranks answer.
     fn goes_with_signals(&self, call: &Call) -> bool {
-        if !call.task.collective().is_some_and(Collective::is_answered) {
-            return false;
-        }
-        let written = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).find(|(param, _)| param.access == Access::Write);
-        written.is_some_and(|(param, _)| match param.region {
+        call.task.collective().is_some_and(Collective::is_answered) && self.is_large(call)
+    }
+
+    /// Whether a tile is large enough for signals: then there is code for it in several tasks.
+    pub fn is_large(&self, call: &Call) -> bool {
+        let written = call.task.params.iter().filter_map(tensor_of).find(|param| param.access == Access::Write);
+        written.is_some_and(|param| match param.region {
             [.., Index::Tile(rows), Index::Tile(cols)] => {
                 let size = |axis: u8| u64::from(self.tile[usize::from(axis)]);
                 maco_abi::is_signalled(size(*rows), size(*cols), bytes(call, param))
@@ -162,7 +161,9 @@ impl Chooser {
             return Err(PlanError::UnusedAxis { site, axis: task.axes[axis].name });
         }
         if call.via == Via::Nccl && options.nccl {
-            return self.chunks(site, call);
+            let form = task.own_form();
+            let whole = self.tile_grid(site, form, digits(form.spec, form.spec.tile_variants() - 1))?;
+            return nccl_chunks::of(call, whole).ok_or(PlanError::Chunks { site });
         }
         let shape = options.shapes.iter().find(|shape| shape.call == site.call);
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
@@ -195,33 +196,6 @@ impl Chooser {
             self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
         Ok(best.apart(call, options))
-    }
-
-    /// Chunks of rows for NCCL, by the code of the largest tile: the tasks read and write nothing.
-    fn chunks(&self, site: Site, call: &Call) -> Result<Choice, PlanError> {
-        let form = call.task.own_form();
-        let refused = || PlanError::Via { site, via: call.via.name() };
-        let whole = self.tile_grid(site, form, digits(form.spec, form.spec.tile_variants() - 1))?;
-        let [x, y] = &call.operands[..] else { return Err(refused()) };
-        let by_tiles = |param: &TensorParam| matches!(param.region, [Index::Tile(0), Index::Tile(1)]);
-        let fits = call.task.params.iter().filter_map(tensor_of).all(by_tiles)
-            && whole.goes_with_signals(call)
-            // NCCL knows no reduction of the user's.
-            && call.task.collective() != Some(Collective::AllReduce(Reduction::Other))
-            // Rows that follow one another without a gap.
-            && [x, y].iter().all(|view| view.axes.len() == 2 && view.axes[1].axis == 1 && view.axes[1].step == 1 && view.axes[0].step == 1)
-            && x.axes[1].extent == y.axes[1].extent;
-        if !fits {
-            return Err(refused());
-        }
-        let [rows, columns] = [x.axes[0].extent, x.axes[1].extent];
-        let row = columns.max(1) * call.task.params.iter().filter_map(tensor_of).next().map_or(1, |param| u64::from(bytes(call, param)));
-        // At least so many bytes that NCCL is at its rate, at most so many chunks, and whole tiles of products.
-        let least = CHUNK_BYTES_OF_NCCL.div_ceil(row).max(rows.div_ceil(CHUNKS_OF_NCCL));
-        let each = least.next_multiple_of(CHUNK_ROWS_OF_NCCL).min(rows.max(1));
-        let size = |size: u64| u32::try_from(size).map_err(|_| refused());
-        let (tile, grid) = ([size(each)?, size(columns.max(1))?, 1], [size(rows.div_ceil(each))?, u32::from(columns > 0), 1]);
-        Ok(Choice { tile, grid, split_k: SplitK { whole: 0, parts: ExchangeTask::ONE_SHOT }, nccl: true, ..whole })
     }
 
     /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
@@ -306,8 +280,16 @@ impl Chooser {
     /// The grid of one variant; all uses of an axis must agree on it.
     fn tile_grid(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
         let task = form.spec;
-        let mut choice =
-            Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], split_k: SplitK::ONE, nccl: false };
+        let mut choice = Choice {
+            form,
+            axes: task.axes.len(),
+            variants,
+            tile: [1; AXES],
+            grid: [1; AXES],
+            split_k: SplitK::ONE,
+            nccl: false,
+            last_rows: ROWS,
+        };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));
@@ -456,8 +438,7 @@ impl<'a> CostModel<'a> {
                 other += volume * element;
             }
         }
-        let (depth, products) =
-            contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
+        let (depth, gemms) = contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, gemms)| (depth as f64, gemms as f64));
         if gemv {
             rate = model.gemv / 2.0;
         }
@@ -465,7 +446,7 @@ impl<'a> CostModel<'a> {
         let (parts, whole) = (f64::from(choice.split_k.parts), f64::from(choice.split_k.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
-        let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / model.l2);
+        let load = (before + waves / parts) * (result * depth * gemms / rate).max(loads + other / model.l2);
         // Loads of operand B continue from one task to the next, of this call or of a concurrent one.
         let mut rest = if gemv {
             waves.min(1.0 / self.concurrency) * model.tile
@@ -541,7 +522,7 @@ impl<'a> CostModel<'a> {
 }
 
 /// Bytes of an element of a parameter.
-fn bytes(call: &Call, param: &TensorParam) -> u32 {
+pub(super) fn bytes(call: &Call, param: &TensorParam) -> u32 {
     element(call, param).map_or(4, Element::bytes)
 }
 

@@ -115,7 +115,7 @@ pub enum Defect {
     },
     /// A temp that lies outside the memory of temps, or outside the part that in-band flags have of it.
     #[error("temp #{tensor} lies outside the memory that temps have")]
-    TempPlace {
+    TempOutside {
         /// Index of the tensor.
         tensor: u32,
     },

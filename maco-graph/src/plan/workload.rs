@@ -52,8 +52,8 @@ pub(super) fn bytes_moved(graph: &Graph, call: &Call) -> (u64, bool) {
 
 /// Multiply-adds of a GEMM; none for other calls.
 pub(super) fn multiply_adds(call: &Call) -> Option<u64> {
-    let (depth, products) = contraction(call.task, &call.operands)?;
-    Some(result_elements(call).saturating_mul(depth).saturating_mul(products))
+    let (depth, gemms) = contraction(call.task, &call.operands)?;
+    Some(result_elements(call).saturating_mul(depth).saturating_mul(gemms))
 }
 
 /// Elements of the largest result of a call.

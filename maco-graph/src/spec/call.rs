@@ -180,7 +180,12 @@ impl Recorder<'_> {
         if !site.fused.is_empty() {
             self.epilogue(spec, site, first_operand);
         }
-        if !matches!(site.via, Via::Automatic) && !matches!(spec.collective(), Some(Collective::AllReduce(_))) {
+        let goes = match (site.via, spec.collective()) {
+            (Via::Automatic, _) | (_, Some(Collective::AllReduce(_))) => true,
+            (Via::Nccl, Some(collective)) => collective.by_nccl(),
+            _ => false,
+        };
+        if !goes {
             self.fault(site.via_site, spec.name, "", FaultKind::ViaWithoutAllReduce);
         }
         self.mark_forms(spec, site, slot, element, form, split);
@@ -225,7 +230,7 @@ impl Recorder<'_> {
     /// `.first(gelu)` needs an operand A of `cta.mma`, and `.then(gelu)` a store of an accumulator, whose result is not a partial sum of a rank.
     const fn epilogue(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, first_operand: u32) {
         if fused_op::has_prologue(site.fused) && !matches!(spec.kind, TaskKind::Gemm { .. }) {
-            self.fault(site.prologue_site, spec.name, "", FaultKind::FirstWithoutProduct);
+            self.fault(site.prologue_site, spec.name, "", FaultKind::FirstWithoutGemm);
             return;
         }
         if matches!(site.fused, [.., FusedOp { on_operand_a: true, .. }]) {

@@ -62,7 +62,7 @@ pub enum Code {
     TooManyTasks = 27,
     /// A grid index that runs over two different dimensions, or over none.
     GridAxis = 28,
-    /// An operation on tiles in a body with a matrix product.
+    /// An operation on tiles in a body with a GEMM.
     Operations = 68,
     /// A body that hands a `#[write]` parameter to no operation.
     NeverWritten = 74,

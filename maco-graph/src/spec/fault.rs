@@ -85,7 +85,7 @@ pub enum FaultKind {
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
     /// `.first(..)` on a task without an operand A of `cta.mma`.
-    FirstWithoutProduct,
+    FirstWithoutGemm,
     /// `.first(f(r))` with a tensor.
     FirstWithTensor,
     /// `.then(f(r))` on a task whose results are not tiles of one tensor.
@@ -144,7 +144,7 @@ impl FaultKind {
             | FaultKind::SplitWithoutSum
             | FaultKind::ViaWithoutAllReduce
             | FaultKind::ThenWithoutStore
-            | FaultKind::FirstWithoutProduct
+            | FaultKind::FirstWithoutGemm
             | FaultKind::FirstWithTensor
             | FaultKind::OperandWithoutResult
             | FaultKind::OptionOnGraph { .. } => Code::CallOption,

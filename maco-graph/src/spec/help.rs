@@ -50,9 +50,9 @@ impl Fault {
             FaultKind::SplitWithoutSum => {
                 "its body must make one accumulator in loops over `cta.steps(..)`, without `break`, and store it once; grids of three axes have no parts"
             }
-            FaultKind::ViaWithoutAllReduce => "remove the option: other tasks have one way",
+            FaultKind::ViaWithoutAllReduce => "remove the option",
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
-            FaultKind::FirstWithoutProduct | FaultKind::FirstWithTensor => "call the elementwise task by itself before this one",
+            FaultKind::FirstWithoutGemm | FaultKind::FirstWithTensor => "call the elementwise task by itself before this one",
             FaultKind::OperandWithoutResult => {
                 "its operands have the shape of one result, written as `#[write(i, j)]`; call the elementwise task by itself after this one"
             }

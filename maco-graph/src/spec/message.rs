@@ -229,13 +229,13 @@ impl Fault {
             }
             FaultKind::ViaWithoutAllReduce => {
                 self.task(text);
-                text.push(" is no all-reduce, whose tiles `.via` could send another way");
+                text.push(" does not go that way: an all-reduce goes by all, other collectives by `.via(Nccl)` alone");
             }
             FaultKind::ThenWithoutStore => {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");
             }
-            FaultKind::FirstWithoutProduct => {
+            FaultKind::FirstWithoutGemm => {
                 self.task(text);
                 text.push(" has no operand A of `cta.mma` that `.first` could be fused into");
             }

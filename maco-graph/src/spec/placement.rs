@@ -152,6 +152,11 @@ impl Collective {
         matches!(self, Collective::AllReduce(_) | Collective::ReduceScatter(_) | Collective::AllGather | Collective::AllToAll)
     }
 
+    /// Whether NCCL can do it beside the kernel: all but reductions and exchanges of the user's own.
+    pub const fn by_nccl(self) -> bool {
+        !matches!(self, Collective::AllReduce(Reduction::Other) | Collective::ReduceScatter(Reduction::Other) | Collective::Channel(_))
+    }
+
     /// Which tensor parameter has a plane for each rank, if one has: the input or the result.
     pub const fn planes(self) -> Option<Planes> {
         match self {

@@ -1,6 +1,6 @@
-//! How the tiles of an all-reduce go to the other ranks.
+//! How the tiles of a collective go to the other ranks.
 
-/// How the tiles of an all-reduce go: `all_reduce(part, y).via(TwoShot)`. All ways but NCCL have the same bits.
+/// How the tiles of an all-reduce go: `all_reduce(part, y).via(TwoShot)`; of other collectives, whether NCCL does them. All ways but NCCL have the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The plan chooses.

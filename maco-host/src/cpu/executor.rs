@@ -73,7 +73,7 @@ struct LaunchState {
 struct Bound {
     tables: Tables,
     /// What copies read and write, in the order of the tables.
-    maps: Vec<TensorMap>,
+    tensor_maps: Vec<TensorMap>,
 }
 
 /// Memory of a plan's records.
@@ -92,7 +92,7 @@ struct TaskTables {
     fault: [InjectedFault; 1],
     /// Memory of the schedulers.
     memory: Vec<HostMemory>,
-    shares: Vec<abi::SchedulerPartition>,
+    partitions: Vec<abi::SchedulerPartition>,
 }
 
 impl TaskTables {
@@ -102,14 +102,14 @@ impl TaskTables {
         let what = format!("the schedulers of megakernel `{}`", core.megakernel());
         let memory = images.iter().map(|image| HostMemory::zeroed(size_of_val(&*image.words) as u64, &what));
         let memory = memory.collect::<Result<Vec<_>, Error>>()?;
-        let share = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
+        let partition = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: memory.address(),
             names: image.names.as_ptr() as u64,
             ..image.header
         };
-        let shares = images.iter().zip(&memory).map(share).collect();
-        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, shares })
+        let partitions = images.iter().zip(&memory).map(partition).collect();
+        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, partitions })
     }
 }
 
@@ -205,7 +205,7 @@ impl Executor {
             Some((key, bound)) if key.matches(core, arguments) => bound.clone(),
             _ => {
                 let (key, tables) = core.bind(arguments, self.memory.arena.address())?;
-                let bound = Arc::new(Bound { maps: tables.maps.iter().map(modelled).collect(), tables });
+                let bound = Arc::new(Bound { tensor_maps: tables.tensor_maps.iter().map(modelled).collect(), tables });
                 turn.bound.insert((key, bound)).1.clone()
             }
         };
@@ -285,25 +285,25 @@ impl Executor {
     }
 
     /// What a worker reads.
-    fn launch(&self, core: &PlanCore, Bound { tables, maps }: &Bound, code: &TaskTables) -> Launch {
+    fn launch(&self, core: &PlanCore, Bound { tables, tensor_maps }: &Bound, code: &TaskTables) -> Launch {
         let (lowered, memory) = (&core.lowered, &self.memory);
         let rings = memory.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
         Launch {
             descriptors: code.descriptors.as_ptr() as u64,
             starts: code.starts.as_ptr() as u64,
             views: tables.views.as_ptr() as u64,
-            maps: maps.as_ptr() as u64,
+            tensor_maps: tensor_maps.as_ptr() as u64,
             scalars: tables.scalars.as_ptr() as u64,
             overflow: code.overflow.as_ptr() as u64,
             state: memory.state.address(),
             black_box: memory.black_box.address(),
-            partitions: code.shares.as_ptr() as u64,
+            partitions: code.partitions.as_ptr() as u64,
             rings,
             counters: lowered.counters,
             workers: lowered.workers,
             tasks: lowered.tasks,
             schedule: lowered.mode(),
-            schedulers: code.shares.len() as u32,
+            schedulers: code.partitions.len() as u32,
             // Threads are not scarce: a spare warp is a thread of its own here.
             spare: 0,
             deadline_ns: core.deadline_ns(),
@@ -311,7 +311,7 @@ impl Executor {
             delays: core.delays(),
             profile: core.profile().0,
             records: core.profile().1,
-            executors: lowered.workers + code.shares.len() as u32,
+            executors: lowered.workers + code.partitions.len() as u32,
             partials: memory.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
             in_band: memory.arena.address(),
@@ -581,8 +581,8 @@ mod tests {
     }
 
     /// A GEMV.
-    static PRODUCT: TaskSpec = TaskSpec {
-        name: "product",
+    static GEMM: TaskSpec = TaskSpec {
+        name: "gemm",
         kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) },
         axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
         dims: &["M", "N", "K"],
@@ -597,7 +597,7 @@ mod tests {
     };
 
     /// x → wide → y, with `wide` a temp.
-    fn products() -> Graph {
+    fn gemms() -> Graph {
         let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
             name: name.into(),
             kind,
@@ -613,9 +613,9 @@ mod tests {
             tensor("wide", TensorKind::Temp, [1, 64]),
         ];
         let call =
-            |operands: [u32; 3]| Call::new(&PRODUCT, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
+            |operands: [u32; 3]| Call::new(&GEMM, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
         let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
-        Graph { name: "products".into(), tensors, scalars: vec![], calls }
+        Graph { name: "gemms".into(), tensors, scalars: vec![], calls }
     }
 
     /// Temps and schedulers' memory are filled; words of in-band flags, counters and images are not.
@@ -623,7 +623,7 @@ mod tests {
     fn fill_temporaries_keeps_flags_and_counters() {
         for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
             let device = Device::cpu_with(2);
-            let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
+            let planned = plan(gemms(), &Options { schedule, ..Options::new(2) }).unwrap();
             let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
             let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
             executor.fill_temporaries(&core, 0xa5).unwrap();

@@ -173,8 +173,8 @@ unsafe impl Machine for Worker<'_> {
     fn pause(&self, polls: u32) {
         self.thread.pause(polls);
     }
-    fn place(&self) -> u32 {
-        self.thread.place()
+    fn multiprocessor(&self) -> u32 {
+        self.thread.multiprocessor()
     }
     unsafe fn report(&self, at: *mut BlackBox, report: BlackBox) {
         // SAFETY: passed on from the caller.

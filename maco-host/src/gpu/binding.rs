@@ -7,10 +7,10 @@ use cudarc::driver::sys;
 use maco_abi::{self as abi, INITIAL_TASKS, Launch, TensorMap, View};
 use maco_graph::plan::Schedule;
 
-use super::beside::Chunk;
 use super::context::Context;
 use super::events::EventHandle;
 use super::memory::{DeviceMemory, PinnedMemory};
+use super::nccl::Chunk;
 use super::plan_memory::PlanMemory;
 use super::tensor_map;
 use crate::error::Error;
@@ -39,19 +39,26 @@ struct TableOffsets {
     launch: usize,
     starts: usize,
     views: usize,
-    maps: usize,
+    tensor_maps: usize,
     scalars: usize,
     end: usize,
 }
 
 impl TableOffsets {
-    fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> TableOffsets {
+    fn new(ctas: usize, starts: usize, (views, tensor_maps, scalars): (usize, usize, usize)) -> TableOffsets {
         let launch = ctas * INITIAL_TASKS as usize * size_of::<abi::Slot>();
         let at_starts = launch + size_of::<Launch>();
         let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
-        let at_scalars = at_maps + maps * size_of::<TensorMap>();
-        TableOffsets { launch, starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
+        let at_scalars = at_maps + tensor_maps * size_of::<TensorMap>();
+        TableOffsets {
+            launch,
+            starts: at_starts,
+            views: at_views,
+            tensor_maps: at_maps,
+            scalars: at_scalars,
+            end: at_scalars + scalars * 4,
+        }
     }
 }
 
@@ -98,7 +105,8 @@ impl Binding {
         tables: &Tables,
         stream: sys::CUstream,
     ) -> Result<(), Error> {
-        let maps = tables.maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
+        let tensor_maps =
+            tables.tensor_maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
         if let Some(beside) = &core.beside {
             *self.chunks.lock().unwrap_or_else(PoisonError::into_inner) = beside.chunks(tables)?.into();
         }
@@ -119,7 +127,7 @@ impl Binding {
             put(base.add(self.offsets.launch), &[launch]);
             put(base.add(self.offsets.starts), &core.lowered.starts);
             put(base.add(self.offsets.views), &tables.views);
-            put(base.add(self.offsets.maps), &maps);
+            put(base.add(self.offsets.tensor_maps), &tensor_maps);
             put(base.add(self.offsets.scalars), &tables.scalars);
             let code = sys::cuMemcpyHtoDAsync_v2(self.memory.address(), base.cast(), self.offsets.end, stream);
             context.check("cuMemcpyHtoDAsync", code)?;
@@ -136,12 +144,12 @@ impl Binding {
             descriptors: plan.descriptors(),
             starts: base + self.offsets.starts as u64,
             views: base + self.offsets.views as u64,
-            maps: base + self.offsets.maps as u64,
+            tensor_maps: base + self.offsets.tensor_maps as u64,
             scalars: base + self.offsets.scalars as u64,
             overflow: plan.overflow(),
             state: plan.state(),
             black_box: plan.black_box_address(),
-            partitions: plan.shares(),
+            partitions: plan.partitions(),
             rings: plan.rings(),
             counters: lowered.counters,
             workers: lowered.workers,
@@ -182,14 +190,14 @@ mod tests {
 
     #[test]
     fn tables_do_not_overlap_and_maps_are_aligned() {
-        for (ctas, starts, views, maps, scalars) in [(1, 2, 1, 0, 0), (132, 133, 3, 2, 5), (1, 0, 4, 4, 1), (5, 5, 1000, 7, 0)] {
-            let offsets = TableOffsets::new(ctas, starts, (views, maps, scalars));
+        for (ctas, starts, views, tensor_maps, scalars) in [(1, 2, 1, 0, 0), (132, 133, 3, 2, 5), (1, 0, 4, 4, 1), (5, 5, 1000, 7, 0)] {
+            let offsets = TableOffsets::new(ctas, starts, (views, tensor_maps, scalars));
             assert_eq!(offsets.launch, ctas * 512);
             assert!(offsets.starts >= offsets.launch + size_of::<Launch>() && offsets.views >= offsets.starts + starts * 4);
-            assert!(offsets.maps >= offsets.views + views * 32);
-            assert_eq!(offsets.scalars, offsets.maps + maps * 128);
+            assert!(offsets.tensor_maps >= offsets.views + views * 32);
+            assert_eq!(offsets.scalars, offsets.tensor_maps + tensor_maps * 128);
             assert_eq!(offsets.end, offsets.scalars + scalars * 4);
-            assert_eq!((offsets.starts % 4, offsets.views % 32, offsets.maps % 128, offsets.scalars % 4), (0, 0, 0, 0));
+            assert_eq!((offsets.starts % 4, offsets.views % 32, offsets.tensor_maps % 128, offsets.scalars % 4), (0, 0, 0, 0));
         }
     }
 }

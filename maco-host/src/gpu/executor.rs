@@ -186,11 +186,21 @@ impl Executor {
             }
             flight.begin.record(context, stream)?;
             self.watched.queue(&flight.end, core.deadline_ns());
-            self.enqueue(core, core.dependent, &self.own, stream)?;
+            let queued = self.enqueue(core, core.dependent, &self.own, stream);
             flight.end.record(context, stream)?;
+            order.end(&flight.end);
+            self.ended_if_refused(queued, &flight.end)?;
         }
-        order.end(&flight.end);
         Ok(flight)
+    }
+
+    /// If something of a launch could not be queued, waits for the rest of it: the kernel may run, and reads what the caller has.
+    fn ended_if_refused(&self, queued: Result<(), Error>, end: &Arc<EventHandle>) -> Result<(), Error> {
+        if queued.is_err() {
+            let _ = end.synchronize(&self.context);
+            self.watched.ended(end);
+        }
+        queued
     }
 
     /// Queues the kernel, and what NCCL does beside it.
@@ -400,6 +410,9 @@ impl Executor {
         if let Some(capture) = unsafe { Capture::of(context, raw)? } {
             let mut last = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
             capture.keep(context, owner)?;
+            if let Some(beside) = &core.beside {
+                capture.keep(context, beside.in_graph())?;
+            }
             let by = if capture.is_own() { Captured::ByMaco } else { Captured::ByAnother };
             self.watched.capture(by, bound.deadline_ns.load(Ordering::Relaxed));
             // SAFETY: as above, asked just now; the graph keeps `owner`, and with it plan, tables and arguments.
@@ -425,11 +438,11 @@ impl Executor {
         // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
         unsafe {
             self.watched.queue(&end, bound.deadline_ns.load(Ordering::Relaxed));
-            self.enqueue(core, core.dependent, &bound.binding, raw)?;
+            let queued = self.enqueue(core, core.dependent, &bound.binding, raw);
             end.record(context, raw)?;
+            order.end(&end);
+            self.ended_if_refused(queued, &end)
         }
-        order.end(&end);
-        Ok(())
     }
 }
 

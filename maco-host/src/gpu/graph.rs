@@ -9,6 +9,7 @@ use cudarc::driver::sys;
 use super::capture::{Capture, Kept, Recording, not_recorded, refuse_while_recording};
 use super::context::Context;
 use super::events::EventHandle;
+use super::nccl::InGraph;
 use super::stream::Stream;
 use crate::error::Error;
 
@@ -100,7 +101,8 @@ impl CudaGraph {
     /// [`crate::Plan::check`] once the stream is synchronised.
     ///
     /// # Errors
-    /// MACO0033 when the stream is another device's, MACO0049 or MACO0050 when the GPU fails, MACO0090 in a capture.
+    /// MACO0033 when the stream is another device's, MACO0049 or MACO0050 when the GPU fails, MACO0090 in a capture, MACO0098 when NCCL was to exchange for it and was
+    /// aborted since.
     pub fn launch(&self, stream: &Stream) -> Result<(), Error> {
         self.replay(stream, 1).map(|_| ())
     }
@@ -120,6 +122,9 @@ impl CudaGraph {
         let context = &self.context;
         let raw = stream.of(context)?;
         refuse_while_recording("replaying a CUDA graph")?;
+        if self.kept.iter().filter_map(|kept| kept.downcast_ref::<InGraph>()).any(|nccl| !nccl.is_live()) {
+            return Err(Error::StaleGraph);
+        }
         let _entered = context.enter()?;
         // SAFETY: a live stream of the context.
         if unsafe { Capture::of(context, raw)? }.is_some() {

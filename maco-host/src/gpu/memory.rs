@@ -50,6 +50,16 @@ impl DeviceMemory {
         self.fill(0..self.bytes, 0)
     }
 
+    /// Queues on `stream` that everything becomes zero.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of the context, which is entered, and the memory lives until it has come past that. Nothing beside what is before or behind it there uses
+    /// the memory.
+    pub(super) unsafe fn clear_on(&self, stream: sys::CUstream) -> Result<(), Error> {
+        // SAFETY: the caller's promise; so many bytes are this allocation's.
+        self.context.check("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(self.address, 0, self.bytes as usize, stream) })
+    }
+
     /// Makes these bytes of it `byte` and waits for it. No launch may use them meanwhile.
     pub(super) fn fill(&self, bytes: Range<u64>, byte: u8) -> Result<(), Error> {
         assert!(bytes.end <= self.bytes, "bytes {bytes:?} of {}", self.bytes);

@@ -113,20 +113,20 @@ impl PeerMemory {
 
     /// Stores bytes in the piece of `rank`, behind what was launched on this GPU so far, and waits for it.
     pub(crate) fn write(&self, rank: u32, offset: usize, bytes: &[u8]) -> Result<(), Error> {
-        let Some(to) = self.place(rank, offset, bytes.len()) else { return Ok(()) };
+        let Some(to) = self.address_within(rank, offset, bytes.len()) else { return Ok(()) };
         // SAFETY: `bytes` are there, and so is the place: mapped for this GPU as long as `self` lives.
         unsafe { self.context.upload(to, row(bytes.len()), bytes.as_ptr()) }
     }
 
     /// Loads bytes from the piece of `rank`, behind what was launched on this GPU so far.
     pub(crate) fn read(&self, rank: u32, offset: usize, bytes: &mut [u8]) -> Result<(), Error> {
-        let Some(from) = self.place(rank, offset, bytes.len()) else { return Ok(()) };
+        let Some(from) = self.address_within(rank, offset, bytes.len()) else { return Ok(()) };
         // SAFETY: as above.
         unsafe { self.context.download(bytes.as_mut_ptr(), from, row(bytes.len())) }
     }
 
     /// None for no bytes.
-    fn place(&self, rank: u32, offset: usize, bytes: usize) -> Option<u64> {
+    fn address_within(&self, rank: u32, offset: usize, bytes: usize) -> Option<u64> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "{bytes} bytes at {offset} of {}", self.bytes);
         (bytes > 0).then(|| self.address(rank) + offset as u64)
     }

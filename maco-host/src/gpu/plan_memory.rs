@@ -124,19 +124,19 @@ impl PlanMemory {
         upload(context, self.tasks.address(), &descriptors)?;
         upload(context, self.fault, &[lowered.injected(fault)])?;
         upload(context, self.overflow, &overflow)?;
-        let mut shares = Vec::with_capacity(lowered.images.len());
+        let mut partitions = Vec::with_capacity(lowered.images.len());
         for (image, offsets) in lowered.images.iter().zip(&self.schedulers.images) {
             upload(context, self.schedulers.base + offsets.image, &image.words)?;
             upload(context, self.schedulers.base + offsets.names, &image.names)?;
             let address = |at: u64| self.schedulers.base + at;
-            shares.push(abi::SchedulerPartition {
+            partitions.push(abi::SchedulerPartition {
                 image: address(offsets.image),
                 memory: offsets.memory.map_or(0, address),
                 names: address(offsets.names),
                 ..image.header
             });
         }
-        upload(context, self.schedulers.base + self.schedulers.table, &shares)
+        upload(context, self.schedulers.base + self.schedulers.table, &partitions)
     }
 
     pub(super) fn arena(&self) -> u64 {
@@ -159,7 +159,7 @@ impl PlanMemory {
         self.overflow
     }
 
-    pub(super) fn shares(&self) -> u64 {
+    pub(super) fn partitions(&self) -> u64 {
         self.schedulers.base + self.schedulers.table
     }
 

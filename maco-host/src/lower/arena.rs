@@ -34,13 +34,13 @@ impl Arena {
     pub(crate) fn new(plan: &Plan) -> Result<Arena, Error> {
         let (graph, of) = (&plan.graph, &plan.temps);
         let mut temps = Vec::new();
-        for (tensor, place) in graph.tensors.iter().zip(&of.places).filter(|(tensor, _)| tensor.kind == TensorKind::Temp) {
+        for (tensor, range) in graph.tensors.iter().zip(&of.ranges).filter(|(tensor, _)| tensor.kind == TensorKind::Temp) {
             let shape = Shape::new(&tensor.shape)?;
             let layout = Layout::padded(shape, tensor.element.bytes() as u64)?;
             if of.bytes > isize::MAX as u64 {
                 return Err(Error::TensorTooLarge { shape });
             }
-            temps.push(Temp { offset: place.offset, layout });
+            temps.push(Temp { offset: range.offset, layout });
         }
         let behind = of.in_band_bytes;
         let in_band_bytes =

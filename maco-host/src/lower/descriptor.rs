@@ -39,7 +39,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     }
     let flags = flags(plan);
     let mut pushes = vec![false; plan.calls.len()];
-    plan.calls.iter().filter_map(|call| call.pushed_by).for_each(|product| pushes[product as usize] = true);
+    plan.calls.iter().filter_map(|call| call.pushed_by).for_each(|gemm| pushes[gemm as usize] = true);
     let sole = sole(plan);
     let mut made = Lists {
         descriptors: Vec::with_capacity(total),
@@ -176,7 +176,7 @@ fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
 fn places(plan: &Plan) -> Vec<(u32, bool)> {
     let mut places: Vec<(u32, bool)> = (0..plan.graph.tensors.len() as u32).map(|tensor| (tensor, false)).collect();
     let mut first: HashMap<u64, u32> = HashMap::new();
-    let temps = plan.temps.places.iter().zip(&plan.graph.tensors).enumerate();
+    let temps = plan.temps.ranges.iter().zip(&plan.graph.tensors).enumerate();
     for (tensor, (place, _)) in temps.filter(|(_, (place, of))| of.kind == ir::TensorKind::Temp && place.bytes > 0) {
         let first = *first.entry(place.offset).or_insert(tensor as u32);
         if first != tensor as u32 {

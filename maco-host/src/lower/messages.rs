@@ -1,9 +1,11 @@
 //! Where the messages of collectives lie in the symmetric memory of a plan's ranks.
 
+use std::ops::Range;
+
 use maco_abi::{ExchangeTask, Gates, MAP_ALIGN, MapIndex, Messages, OPERANDS, PushedTiles, ViewEntry};
 use maco_graph::ir::Call;
 use maco_graph::plan::{Plan, PlannedCall};
-use maco_graph::spec::{Access, Channel, Collective, Element, Index, Reduction};
+use maco_graph::spec::{Access, Channel, Collective, Element, Index};
 
 use super::view::Tables;
 use super::{BoxShape, TensorMapRequest, tensor_params, too_many};
@@ -18,7 +20,7 @@ const BLOCK: u64 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct PlanMessages {
     /// For each call that is a collective, where its record is in the table of views, the record from the beginning of the plan's messages, and its tasks.
-    calls: Vec<(usize, Messages, std::ops::Range<u32>)>,
+    calls: Vec<(usize, Messages, Range<u32>)>,
     /// Tiles of these that GEMMs send.
     pushed: Vec<Pushed>,
     /// Calls that NCCL does beside the kernel, in program order; they have no messages.
@@ -33,19 +35,23 @@ pub(crate) struct PlanMessages {
     pub(crate) proxy: bool,
 }
 
-/// An all-reduce that NCCL does beside the kernel, in chunks of rows.
+/// A collective that NCCL does beside the kernel, in chunks of rows.
 #[derive(Clone, Debug)]
 pub(crate) struct NcclCall {
     /// Where its record is in the table of views.
     at: usize,
     /// Where its input and its result are there.
     pub(crate) views: [usize; 2],
+    /// Where its scalars are in their table.
+    pub(crate) scalars: Range<usize>,
     pub(crate) element: Element,
-    pub(crate) reduction: Reduction,
+    pub(crate) collective: Collective,
     /// Bytes from one row to the next.
     pub(crate) row_bytes: u64,
-    /// Rows of a chunk; the last one may have fewer.
+    /// Rows of a chunk.
     pub(crate) rows: u32,
+    /// Rows of the last one.
+    pub(crate) last_rows: u32,
     pub(crate) chunks: u32,
     /// Gates of the calls before it.
     first: u32,
@@ -96,19 +102,19 @@ pub(crate) struct MessagePlaces<'a> {
 }
 
 impl PlanMessages {
-    /// `views`: by call, where its views begin. There are none of one rank.
-    pub(super) fn new(plan: &Plan, views: &[u32], ranks: u32) -> Result<PlanMessages, Error> {
+    /// `views` and `scalars`: by call, where its views and scalars begin. There are none of one rank.
+    pub(super) fn new(plan: &Plan, views: &[u32], scalars: &[u16], ranks: u32) -> Result<PlanMessages, Error> {
         let mut made = PlanMessages { ranks, ..PlanMessages::default() };
         if ranks == 1 {
             return Ok(made);
         }
-        for ((call, planned), own) in plan.graph.calls.iter().zip(&plan.calls).zip(views) {
+        for (n, ((call, planned), own)) in plan.graph.calls.iter().zip(&plan.calls).zip(views).enumerate() {
             let Some(collective) = call.task.collective() else { continue };
             let result = call.operands.iter().zip(tensor_params(call)).find(|(_, param)| param.access == Access::Write);
             let Some((view, param)) = result else { continue };
             let element = plan.graph.tensors[view.tensor as usize].element;
             if planned.nccl {
-                made.add_nccl(call, planned, *own as usize, element);
+                made.add_nccl(call, planned, [*own as usize, scalars[n].into()], element);
                 continue;
             }
             let mut extents = param.region.iter().zip(&view.axes).rev().map(|(index, axis)| match *index {
@@ -155,19 +161,24 @@ impl PlanMessages {
         Ok(made)
     }
 
-    /// Adds a call that NCCL does, whose views begin at `views`.
-    fn add_nccl(&mut self, call: &Call, planned: &PlannedCall, views: usize, element: Element) {
+    /// Adds a call that NCCL does, whose views and scalars begin there.
+    fn add_nccl(&mut self, call: &Call, planned: &PlannedCall, [views, scalars]: [usize; 2], element: Element) {
         let place = |access| views + tensor_params(call).position(|param| param.access == access).unwrap_or(0);
-        let Some(Collective::AllReduce(reduction)) = call.task.collective() else { return };
+        let written = call.operands.iter().zip(tensor_params(call)).find(|(_, param)| param.access == Access::Write);
+        let (Some(collective), Some((y, param))) = (call.task.collective(), written) else { return };
+        let [.., Index::Tile(along), Index::Tile(_)] = *param.region else { return };
         let first = self.nccl.last().map_or(0, |last| last.first + last.chunks);
-        let columns = call.operands.first().and_then(|view| view.axes.get(1)).map_or(0, |axis| axis.extent);
+        let columns = y.axes.last().map_or(0, |axis| axis.extent);
+        let (rows, all) = (planned.tile[usize::from(along)], y.axes.iter().rev().nth(1).map_or(0, |axis| axis.extent));
         self.nccl.push(NcclCall {
             at: views + OPERANDS - 1,
             views: [place(Access::Read), place(Access::Write)],
+            scalars: scalars..scalars + call.scalars.len(),
             element,
-            reduction,
+            collective,
             row_bytes: columns * u64::from(element.bytes()),
-            rows: planned.tile[0],
+            rows,
+            last_rows: (all.saturating_sub(1) % u64::from(rows)) as u32 + 1,
             chunks: planned.grid.iter().product(),
             first,
         });
@@ -179,7 +190,7 @@ impl PlanMessages {
     }
 
     /// How many tensor maps [`PlanMessages::write`] adds.
-    pub(super) fn maps(&self) -> usize {
+    pub(super) fn tensor_maps(&self) -> usize {
         self.pushed.len() * 2 * self.ranks as usize
     }
 
@@ -194,14 +205,14 @@ impl PlanMessages {
         }
         for pushed in &self.pushed {
             let messages = Messages { offset: places.offset + pushed.messages.offset, ..pushed.messages };
-            let first = MapIndex::new(tables.maps.len() as u32, true);
+            let first = MapIndex::new(tables.tensor_maps.len() as u32, true);
             tables.views[pushed.at] = ViewEntry::pushed(PushedTiles::new(messages, first.index(), pushed.tile, pushed.to_owner));
             for parity in 0..2 {
                 let of = |rank: u32| match places.bases.get(rank as usize) {
                     Some(base) => pushed.map(base + places.offset, places.rank, parity),
                     None => TensorMapRequest::nothing(pushed.element),
                 };
-                tables.maps.extend((0..self.ranks).map(of));
+                tables.tensor_maps.extend((0..self.ranks).map(of));
             }
         }
     }
@@ -234,8 +245,8 @@ mod tests {
     const NONE: TaskSpec =
         TaskSpec { name: "", kind: TaskKind::Tiles, axes: &[], dims: &["M", "N"], equal: &[], gemv: None, elements: &[], params: &[] };
 
-    static PRODUCT: TaskSpec = TaskSpec {
-        name: "product",
+    static GEMM: TaskSpec = TaskSpec {
+        name: "gemm",
         kind: TaskKind::Gemm { splits_k: true },
         axes: &[Axis { name: "i", tiles: &[128] }, Axis { name: "j", tiles: &[256] }],
         params: &[
@@ -253,7 +264,7 @@ mod tests {
         ..NONE
     };
 
-    /// Two products, each with its all-reduce, of the same operands.
+    /// Two GEMMs, each with its all-reduce, of the same operands.
     fn graph() -> Graph {
         let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
             name: name.into(),
@@ -272,7 +283,7 @@ mod tests {
         let call = |graph: &Graph, task, tensors: &[u32]| {
             Call::new(task, tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect())
         };
-        graph.calls = vec![call(&graph, &PRODUCT, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
+        graph.calls = vec![call(&graph, &GEMM, &[0, 1, 3]), call(&graph, &SUM, &[3, 2])];
         graph
     }
 
@@ -298,7 +309,8 @@ mod tests {
         let lowered = Lowered::new(&plan, 2, false).unwrap();
         assert!(lowered.messages.is_empty() && lowered.messages.bytes == 0);
         let [call] = &lowered.messages.nccl[..] else { panic!("one call") };
-        assert_eq!((call.rows, call.chunks, call.row_bytes, call.reduction), (4096, 3, 1024, Reduction::Sum));
+        let collective = Collective::AllReduce(Reduction::Sum);
+        assert_eq!((call.rows, call.chunks, call.row_bytes, call.collective), (4096, 3, 1024, collective));
         let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
         let placed = |address, layout| Placed { address, layout, element: Element::Bf16, writable: true };
         let arguments = [placed(0x10_000, layout(9000, 64)), placed(0x200_000, layout(512, 64)), placed(0x400_000, layout(9000, 512))];
@@ -318,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_has_the_record_and_maps_of_what_it_sends() {
+    fn a_gemm_has_the_record_and_maps_of_what_it_sends() {
         for two_shot in [false, true] {
             let (plan, lowered) = lowered(two_shot);
             let layout = |rows, cols| Layout::padded(Shape::new(&[rows, cols]).unwrap(), 2).unwrap();
@@ -328,19 +340,19 @@ mod tests {
             let places = MessagePlaces { rank: 1, bases: &bases, offset: 0x800, gates: 0 };
             let tables = lowered.bind(&plan.graph, 0x100_000, places, &arguments, &[], true).unwrap();
             let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
-            let product = of(0);
-            assert!(product.flags.has(PUSHED_TILES) && product.flags.has(STAGED) && !of(1).flags.has(PUSHED_TILES));
+            let gemm = of(0);
+            assert!(gemm.flags.has(PUSHED_TILES) && gemm.flags.has(STAGED) && !of(1).flags.has(PUSHED_TILES));
             let messages = tables.views[of(1).views as usize + OPERANDS - 1].as_messages();
             // Four by two tiles of 32 KiB, of three ranks.
             assert_eq!((messages.tiles, messages.bytes, messages.sources, messages.offset), (8, 32 * 1024, 3, 0x800));
-            let pushed = tables.views[product.views as usize + OPERANDS - 1].as_pushed();
+            let pushed = tables.views[gemm.views as usize + OPERANDS - 1].as_pushed();
             assert_eq!((pushed.messages(), pushed.to_owner), (Messages { first: 0, ..messages }, u16::from(two_shot)));
             assert_eq!(([pushed.rows, pushed.cols], pushed.along), ([64, 256], 2));
             // Behind the maps of tensors, as many as were counted.
-            assert_eq!((pushed.map as usize + 6, tables.maps.len()), (tables.maps.len(), lowered.table_sizes().1));
+            assert_eq!((pushed.map as usize + 6, tables.tensor_maps.len()), (tables.tensor_maps.len(), lowered.table_sizes().1));
             for parity in 0..2 {
                 for (rank, base) in bases.iter().enumerate() {
-                    let map = &tables.maps[pushed.map as usize + 3 * parity + rank];
+                    let map = &tables.tensor_maps[pushed.map as usize + 3 * parity + rank];
                     assert_eq!(map.address, base + messages.message(parity as u32, 1, 0));
                     assert_eq!((map.extents, map.strides[0]), ([256, 8 * 64, 1], 512));
                 }
@@ -350,7 +362,7 @@ mod tests {
             assert_eq!(Part::decode(of(1).split.into()), Part { part: 1, parts });
             // Without ranks yet the tables have the same sizes.
             let none = lowered.bind(&plan.graph, 0x100_000, MessagePlaces::default(), &arguments, &[], true).unwrap();
-            assert_eq!((none.maps.len(), none.views.len()), (tables.maps.len(), tables.views.len()));
+            assert_eq!((none.tensor_maps.len(), none.views.len()), (tables.tensor_maps.len(), tables.views.len()));
         }
     }
 }

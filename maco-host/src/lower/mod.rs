@@ -105,7 +105,7 @@ impl Lowered {
                 .map(|from| plan.calls[from.producer as usize].tasks.clone())
                 .collect(),
             unused_counter,
-            messages: PlanMessages::new(plan, &first_view, ranks)?,
+            messages: PlanMessages::new(plan, &first_view, &first_scalar, ranks)?,
         })
     }
 
@@ -157,7 +157,7 @@ impl Lowered {
 
     /// How many views, tensor maps and scalars [`Lowered::bind`] makes.
     pub(crate) fn table_sizes(&self) -> (usize, usize, usize) {
-        (self.views.len(), self.views.maps() + self.messages.maps(), self.scalars.len())
+        (self.views.len(), self.views.tensor_maps() + self.messages.tensor_maps(), self.scalars.len())
     }
 
     /// CTAs of a launch: workers, and schedulers that are no spare warps.

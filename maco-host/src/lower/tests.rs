@@ -268,12 +268,12 @@ fn tables_follow_the_arguments() {
     assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, written][..], &[h, y][..]), "one block of views per call");
     let boxes = BoxShape { rows: plan.calls[1].tile[0], ..BoxShape::PLAIN };
     let map = TensorMapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
-    assert_eq!(tables.maps, [map]);
+    assert_eq!(tables.tensor_maps, [map]);
     let on_cpu = lowered.bind(&plan.graph, 0x30_000, MessagePlaces::default(), &arguments, &[by], false).unwrap();
-    assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.as_view().map == NO_MAP));
+    assert!(on_cpu.tensor_maps.is_empty() && on_cpu.views.iter().all(|view| view.as_view().map == NO_MAP));
 }
 
-/// A tensor of `f32` that a product writes, and others read along their columns and along their rows: a map for each, the same for the
+/// A tensor of `f32` that a GEMM writes, and others read along their columns and along their rows: a map for each, the same for the
 /// same. Of two-byte elements one map serves all.
 #[test]
 fn tensor_maps_of_f32_depend_on_their_use() {
@@ -291,7 +291,7 @@ fn tensor_maps_of_f32_depend_on_their_use() {
         graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
         let (views, _) = view::collect(&graph, &[], &[]);
         let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
-        views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<BoxShape>>()
+        views.resolve(&graph, &[bound], true, |_| 0).unwrap().tensor_maps.iter().map(|map| map.boxes).collect::<Vec<BoxShape>>()
     };
     let along = |rows| BoxShape { rows, rounds: true, ..BoxShape::PLAIN };
     assert_eq!(maps(Element::F32), [BoxShape::PLAIN, along(64), along(32)]);
@@ -443,8 +443,8 @@ fn an_edge_inside_a_worker_has_no_counter() {
 }
 
 /// y = x · w, both by TMA.
-static PRODUCT: TaskSpec = TaskSpec {
-    name: "product",
+static GEMM: TaskSpec = TaskSpec {
+    name: "gemm",
     axes: AXES,
     params: &[
         matrix("x", Access::Read, ROW, true),
@@ -458,7 +458,7 @@ static PRODUCT: TaskSpec = TaskSpec {
 #[test]
 fn operands_that_no_task_writes_are_preloaded() {
     let named = |name: &str, kind| tensor(name, kind, &[64, 64]);
-    let mut graph = Graph { name: "products".into(), ..Graph::default() };
+    let mut graph = Graph { name: "gemms".into(), ..Graph::default() };
     graph.tensors = [
         ("x", TensorKind::In),
         ("v", TensorKind::In),
@@ -469,7 +469,7 @@ fn operands_that_no_task_writes_are_preloaded() {
     ]
     .map(|(name, kind)| named(name, kind))
     .into();
-    graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &PRODUCT, 0, &tensors, &[])).into();
+    graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &GEMM, 0, &tensors, &[])).into();
     let plan = planned(graph.clone(), 2, Schedule::Static);
     let lowered = Lowered::new(&plan, 1, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC) {
@@ -622,8 +622,9 @@ fn a_body_has_tensor_maps_of_its_boxes() {
         let bound =
             |at: u64| Bound { address: at, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
         let tables = views.resolve(&graph, &[bound(0x1000), bound(0x9000)], true, |_| 0).unwrap();
-        let maps: Vec<_> = tables.maps.iter().map(|map| (map.address, map.boxes.rows, map.boxes.swizzle, map.boxes.rounds)).collect();
-        assert_eq!(maps, [(0x1000, 128, 128, false), (0x9000, 32, 64, false), (0x9000, 64, 128, false)]);
+        let tensor_maps: Vec<_> =
+            tables.tensor_maps.iter().map(|map| (map.address, map.boxes.rows, map.boxes.swizzle, map.boxes.rounds)).collect();
+        assert_eq!(tensor_maps, [(0x1000, 128, 128, false), (0x9000, 32, 64, false), (0x9000, 64, 128, false)]);
         let maps = |call: usize| [0, 1].map(|operand| tables.views[blocks[call] as usize + operand].as_view().map);
         // Nobody writes `x`.
         assert_eq!([maps(0), maps(1)], [[MapIndex::new(0, false), MapIndex::new(1, true)], [NO_MAP, MapIndex::new(2, true)]]);

@@ -18,7 +18,7 @@ pub(super) struct Views {
     views: Vec<Template>,
     /// One view per tensor parameter; unused ones are view 0.
     blocks: Vec<[u32; OPERANDS]>,
-    maps: usize,
+    tensor_maps: usize,
 }
 
 /// A view before its tensor has an address.
@@ -86,7 +86,7 @@ pub(crate) struct Tables {
     /// [`OPERANDS`] per distinct list, at least one list.
     pub(crate) views: Vec<ViewEntry>,
     /// In order of their maps.
-    pub(crate) maps: Vec<TensorMapRequest>,
+    pub(crate) tensor_maps: Vec<TensorMapRequest>,
     pub(crate) scalars: Vec<u32>,
 }
 
@@ -105,22 +105,22 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
 }
 
 /// The fused prologue of a GEMV: the call and the parameter whose view is added, and what the view encodes.
-fn prologue(graph: &ir::Graph, calls: &[PlannedCall], product: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
-    let number = calls.get(product)?.prologue? as usize;
+fn prologue(graph: &ir::Graph, calls: &[PlannedCall], gemv: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
+    let number = calls.get(gemv)?.prologue? as usize;
     let made = &graph.calls[number];
     if let Some(of) = prologue_fusion::rmsnorm(made) {
         return Some((number, of.weight, Prologue::RmsNorm(made.scalars.get(of.epsilon).copied())));
     }
     let (x, _) = made.task.unary_operands()?;
-    let operand_a = tensor_params(&graph.calls[product]).nth(graph.calls[product].task.gemv_operand_a()?)?;
+    let operand_a = tensor_params(&graph.calls[gemv]).nth(graph.calls[gemv].task.gemv_operand_a()?)?;
     let [Index::Tile(axis), _] = *operand_a.region else { return None };
-    let rows = u8::try_from(*calls[product].tile.get(usize::from(axis))?).ok()?;
+    let rows = u8::try_from(*calls[gemv].tile.get(usize::from(axis))?).ok()?;
     Some((number, x, Prologue::Unary { op: calls[number].op, scalar: first_scalar[number], rows, axis }))
 }
 
 /// Distinct views of all operands, and per call where in the table its own begin. `first_scalar` is by call.
 pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[u16]) -> (Views, Vec<u32>) {
-    let mut made = Views { views: Vec::new(), blocks: Vec::new(), maps: 0 };
+    let mut made = Views { views: Vec::new(), blocks: Vec::new(), tensor_maps: 0 };
     let mut known: HashMap<ViewKey<'_>, u32> = HashMap::new();
     let mut blocks: HashMap<[u32; OPERANDS], u32> = HashMap::new();
     let mut first = Vec::with_capacity(graph.calls.len());
@@ -163,8 +163,8 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             let template = &mut made.views[at as usize];
             let needed = param.staged || declared.is_some();
             if (needed || streams || panels) && template.map.is_none() {
-                template.map = Some(made.maps as u32);
-                made.maps += 1;
+                template.map = Some(made.tensor_maps as u32);
+                made.tensor_maps += 1;
             }
             if needed && !template.needed {
                 (template.call, template.operand) = (by as u32, operand);
@@ -189,8 +189,8 @@ impl Views {
         self.blocks.len().max(1) * OPERANDS
     }
 
-    pub(super) fn maps(&self) -> usize {
-        self.maps
+    pub(super) fn tensor_maps(&self) -> usize {
+        self.tensor_maps
     }
 
     /// Views at the tensors' addresses and, where tiles are copied by TMA or its model (`staging`), requests for their tensor maps. What TMA could not copy is
@@ -202,8 +202,8 @@ impl Views {
         staging: bool,
         scalar: impl Fn(&ir::ScalarSource) -> u32,
     ) -> Result<Tables, Error> {
-        let mut tables = Tables { views: Vec::with_capacity(self.len()), maps: Vec::new(), scalars: Vec::new() };
-        let mut maps = vec![None; if staging { self.maps } else { 0 }];
+        let mut tables = Tables { views: Vec::with_capacity(self.len()), tensor_maps: Vec::new(), scalars: Vec::new() };
+        let mut tensor_maps = vec![None; if staging { self.tensor_maps } else { 0 }];
         let mut views = Vec::with_capacity(self.views.len());
         let written = graph.written();
         for (number, template) in (1..).zip(&self.views) {
@@ -226,7 +226,7 @@ impl Views {
                 if request.is_some() {
                     view.map = MapIndex::new(map, written[template.view.tensor as usize]);
                 }
-                maps[map as usize] = Some(request.unwrap_or_else(|| TensorMapRequest::nothing(element)));
+                tensor_maps[map as usize] = Some(request.unwrap_or_else(|| TensorMapRequest::nothing(element)));
             }
             views.push(match template.prologue {
                 None => ViewEntry::view(view),
@@ -239,7 +239,7 @@ impl Views {
         if tables.views.is_empty() {
             tables.views.resize(OPERANDS, none);
         }
-        tables.maps = maps.into_iter().flatten().collect();
+        tables.tensor_maps = tensor_maps.into_iter().flatten().collect();
         Ok(tables)
     }
 }

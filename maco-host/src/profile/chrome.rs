@@ -31,7 +31,7 @@ pub const MOST_ARROWS: usize = 50_000;
 
 /// Where the events of one profile are in a file, which may have those of several ranks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TraceOffset {
     /// The process of its first worker.
     pub(super) process: u64,
     /// Nanoseconds from time 0 of the file to that of the profile.
@@ -39,16 +39,16 @@ pub(super) struct Place {
 }
 
 /// One profile behind another, on the clock of the host: time 0 is that of the first to begin.
-pub(super) fn places(profiles: &[Profile]) -> Vec<Place> {
+pub(super) fn offsets(profiles: &[Profile]) -> Vec<TraceOffset> {
     let origin = |profile: &Profile| profile.rank.map_or(0, |clock| clock.origin);
     let first = profiles.iter().map(origin).min().unwrap_or(0);
     let mut process = 0;
-    let place = |profile: &Profile| {
-        let place = Place { process, shift: origin(profile) - first };
+    let offset = |profile: &Profile| {
+        let offset = TraceOffset { process, shift: origin(profile) - first };
         process += u64::from(profile.workers) + profile.schedulers.len() as u64;
-        place
+        offset
     };
-    profiles.iter().map(place).collect()
+    profiles.iter().map(offset).collect()
 }
 
 /// Writes a trace of one rank, or of several.
@@ -71,8 +71,8 @@ pub(super) fn write_to(to: &mut impl Write, profiles: &[Profile]) -> std::io::Re
         write!(to, "{comma}{value}")
     };
     let mut arrows = 0;
-    for (profile, place) in profiles.iter().zip(places(profiles)) {
-        arrows += profile.write_events(place, arrows, &mut event)?;
+    for (profile, offset) in profiles.iter().zip(offsets(profiles)) {
+        arrows += profile.write_events(offset, arrows, &mut event)?;
     }
     writeln!(to, "\n]}}")
 }
@@ -89,7 +89,7 @@ impl Profile {
     /// Writes its events; its arrows have numbers from `first_arrow` on. How many there are.
     fn write_events(
         &self,
-        Place { process, shift }: Place,
+        TraceOffset { process, shift }: TraceOffset,
         first_arrow: usize,
         event: &mut impl FnMut(Value) -> std::io::Result<()>,
     ) -> std::io::Result<usize> {
@@ -120,16 +120,16 @@ impl Profile {
             event(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": 0, "args": {"name": SERVE}}))?;
         }
         for span in &self.spans {
-            let place = &self.tasks[span.task as usize];
+            let task = &self.tasks[span.task as usize];
             event(json!({
                 "ph": "X",
-                "name": self.operations[place.operation as usize].name,
+                "name": self.operations[task.operation as usize].name,
                 "cat": span.kind.name(),
                 "pid": of_worker(span.worker),
                 "tid": track(span),
                 "ts": at(span.start),
                 "dur": micro(span.duration()),
-                "args": {"task": span.task, "tile": place.tile},
+                "args": {"task": span.task, "tile": task.tile},
             }))?;
         }
         for (number, scheduler) in self.schedulers.iter().enumerate() {

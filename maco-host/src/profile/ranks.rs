@@ -4,7 +4,7 @@ use std::path::Path;
 
 use maco_ranks::{Group, MAX_VALUE};
 
-use super::chrome::{places, write, write_to};
+use super::chrome::{offsets, write, write_to};
 use super::read::read;
 use super::{Profile, RankClock};
 use crate::agreement::own_or_all;
@@ -66,7 +66,7 @@ impl RankProfiles {
 
     /// Nanoseconds of each rank from time 0 of the first one to its own.
     pub fn shifts(&self) -> Vec<u64> {
-        places(&self.profiles).into_iter().map(|place| place.shift).collect()
+        offsets(&self.profiles).into_iter().map(|offset| offset.shift).collect()
     }
 
     /// From the begin of the first rank to the end of the last one, in nanoseconds.

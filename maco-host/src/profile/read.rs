@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::chrome::{FIRST_WARP, Place, VERSION, places};
+use super::chrome::{FIRST_WARP, TraceOffset, VERSION, offsets};
 use super::{Busy, Group, Kind, Operation, Profile, RankClock, Role, Roofline, SERVE, Scheduler, Span, TaskPlace};
 use crate::files::{At, FileError, Reader, TRACE, parsed, text};
 
@@ -50,7 +50,7 @@ pub(super) fn read(path: &Path, text: &[u8]) -> Result<Vec<Profile>, FileError> 
     let header = At { reader: &reader, location: MACO.into(), object: maco };
     header.version(VERSION)?;
     let mut profiles = if maco.contains_key("ranks") { header.all("ranks", |at| at.profile())? } else { vec![header.profile()?] };
-    let places = places(&profiles);
+    let offsets = offsets(&profiles);
     let events = root.get("traceEvents").and_then(Value::as_array);
     let events = events.ok_or_else(|| reader.field("the file", "traceEvents", "an array of events", root.get("traceEvents")))?;
     for (index, event) in events.iter().enumerate() {
@@ -60,15 +60,15 @@ pub(super) fn read(path: &Path, text: &[u8]) -> Result<Vec<Profile>, FileError> 
         if at.text("ph")? == "X" {
             // Of the last rank that begins with such a process, or an earlier one.
             let process = object.get("pid").and_then(Value::as_u64).unwrap_or(0);
-            let rank = places.partition_point(|place| place.process <= process).saturating_sub(1);
-            let Some((profile, &place)) = profiles.get_mut(rank).zip(places.get(rank)) else {
+            let rank = offsets.partition_point(|offset| offset.process <= process).saturating_sub(1);
+            let Some((profile, &offset)) = profiles.get_mut(rank).zip(offsets.get(rank)) else {
                 return Err(header.wrong("ranks", "one rank or more"));
             };
             if at.text("cat")? == SERVE {
-                let (scheduler, busy) = at.busy(profile, place)?;
+                let (scheduler, busy) = at.busy(profile, offset)?;
                 profile.schedulers[scheduler].busy.push(busy);
             } else {
-                let span = at.span(profile, place)?;
+                let span = at.span(profile, offset)?;
                 profile.spans.push(span);
             }
         }
@@ -157,16 +157,16 @@ impl At<'_> {
         })
     }
 
-    fn span(&self, profile: &Profile, place: Place) -> Result<Span, FileError> {
+    fn span(&self, profile: &Profile, offset: TraceOffset) -> Result<Span, FileError> {
         let word = self.text("cat")?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| self.wrong("cat", "`wait`, `run`, `load`, `store` or `serve`"))?;
         let arguments = self.object.get("args").and_then(Value::as_object).ok_or_else(|| self.wrong("args", "an object"))?;
         let arguments = At { reader: self.reader, location: format!("{}: args", self.location), object: arguments };
         let task = arguments.below("task", profile.tasks.len() as u64, "a task")?;
-        let worker = self.below("pid", place.process + u64::from(profile.workers), "a worker")? - place.process as u32;
+        let worker = self.below("pid", offset.process + u64::from(profile.workers), "a worker")? - offset.process as u32;
         let warp = self.warp(kind)?;
-        let start = self.start(place)?;
+        let start = self.start(offset)?;
         Ok(Span { worker, warp, kind, task, start, end: start + self.micro("dur")? })
     }
 
@@ -185,14 +185,14 @@ impl At<'_> {
     }
 
     /// When something began, from the begin of its profile on.
-    fn start(&self, place: Place) -> Result<u64, FileError> {
-        let begin = || format!("{} or more, the begin of the rank", place.shift as f64 / 1e3);
-        self.micro("ts")?.checked_sub(place.shift).ok_or_else(|| self.wrong("ts", begin()))
+    fn start(&self, offset: TraceOffset) -> Result<u64, FileError> {
+        let begin = || format!("{} or more, the begin of the rank", offset.shift as f64 / 1e3);
+        self.micro("ts")?.checked_sub(offset.shift).ok_or_else(|| self.wrong("ts", begin()))
     }
 
     /// When a scheduler served, and which one.
-    fn busy(&self, profile: &Profile, place: Place) -> Result<(usize, Busy), FileError> {
-        let (workers, schedulers) = (place.process as usize + profile.workers as usize, profile.schedulers.len());
+    fn busy(&self, profile: &Profile, offset: TraceOffset) -> Result<(usize, Busy), FileError> {
+        let (workers, schedulers) = (offset.process as usize + profile.workers as usize, profile.schedulers.len());
         let process = self.whole("pid")? as usize;
         let number = process.checked_sub(workers).filter(|&number| number < schedulers);
         let number = number.ok_or_else(|| match schedulers {
@@ -202,7 +202,7 @@ impl At<'_> {
         if self.whole("tid")? != 0 {
             return Err(self.wrong("tid", "0, the track of `serve`"));
         }
-        let start = self.start(place)?;
+        let start = self.start(offset)?;
         Ok((number, Busy { start, end: start + self.micro("dur")? }))
     }
 }

@@ -5,7 +5,7 @@ use std::{process, thread};
 
 use maco_host::{ChannelOptions, Communicator, Device, Error, MemoryChannel};
 
-use crate::process::{Ended, Place, ends, say};
+use crate::process::{Ended, Rendezvous, ends, say};
 
 /// What ranks of these tests wait for.
 const KINDS: [&str; 5] = ["wait", "packets", "credit", "slots", "port"];
@@ -77,15 +77,15 @@ pub fn run(case: &str, ranks: &Communicator, special: bool) -> Result<(), Error>
 }
 
 fn started(case: &str, ranks: u32, special: u32, deadline: u32) -> Vec<Ended> {
-    let place = Place::new();
+    let rendezvous = Rendezvous::new();
     let children = (0..ranks)
         .map(|rank| {
-            let mut command = place.rank(rank, ranks, case);
+            let mut command = rendezvous.rank(rank, ranks, case);
             command.env("SPECIAL", special.to_string()).env("DEADLINE", deadline.to_string()).spawn().unwrap()
         })
         .collect();
     let ended = ends(children);
-    place.nothing_left();
+    rendezvous.nothing_left();
     ended
 }
 

@@ -10,7 +10,7 @@ use std::{fs, process, thread};
 use maco_host::{ChannelOptions, Communicator, Device, Error, SymmetricBuffer, SymmetricMemory};
 
 use crate::kernel;
-use crate::process::{Place, ends, fine, say};
+use crate::process::{Rendezvous, ends, fine, say};
 use crate::setup::{held, one};
 
 /// Whether there are so many GPUs; if not, why the test is left out.
@@ -95,9 +95,9 @@ fn gpu_threads_share_memory() {
 #[ignore = "needs a GPU"]
 fn gpu_processes_share_memory() {
     for (world, gpus) in [(2, 1), (2, 2), (4, 2), (3, 3)].into_iter().filter(|(_, gpus)| are_there(*gpus)) {
-        let place = Place::new();
-        fine(&ends(place.start(world, &format!("gpu exchange {gpus}"))));
-        place.nothing_left();
+        let rendezvous = Rendezvous::new();
+        fine(&ends(rendezvous.start(world, &format!("gpu exchange {gpus}"))));
+        rendezvous.nothing_left();
     }
 }
 
@@ -167,10 +167,10 @@ fn gpu_too_little_memory_is_everybodys_error() {
 
 /// Ranks that are processes, the driver of each of which is told something; what each of them says, which is the same.
 fn told(world: u32, case: &str, variables: impl Fn(u32) -> Vec<(&'static str, &'static str)>) -> String {
-    let place = Place::new();
-    let start = |rank| place.rank(rank, world, case).envs(variables(rank)).spawn().unwrap();
+    let rendezvous = Rendezvous::new();
+    let start = |rank| rendezvous.rank(rank, world, case).envs(variables(rank)).spawn().unwrap();
     let ended = ends((0..world).map(start).collect());
-    place.nothing_left();
+    rendezvous.nothing_left();
     fine(&ended);
     let said: Vec<_> = ended.iter().map(|ended| ended.said.join("\n")).collect();
     assert!(said.windows(2).all(|pair| pair[0] == pair[1]), "{said:#?}");
@@ -195,10 +195,10 @@ fn gpu_without_files_of_memory_is_an_error() {
 fn gpu_memory_is_freed_and_made_again() {
     for gpus in [1, 2].into_iter().filter(|gpus| are_there(*gpus)) {
         for case in ["again", "threads"] {
-            let place = Place::new();
+            let rendezvous = Rendezvous::new();
             // A process of its own: other tests make memory, too.
-            fine(&ends(place.start(if case == "again" { 2 } else { 1 }, &format!("gpu {case} {gpus}"))));
-            place.nothing_left();
+            fine(&ends(rendezvous.start(if case == "again" { 2 } else { 1 }, &format!("gpu {case} {gpus}"))));
+            rendezvous.nothing_left();
         }
     }
 }
@@ -251,9 +251,9 @@ fn again(ranks: &Communicator, device: &Device, ordinal: u32) -> Result<(), Erro
 #[ignore = "needs a GPU"]
 fn gpu_memory_outlives_a_killed_rank() {
     for gpus in [1, 2].into_iter().filter(|gpus| are_there(*gpus)) {
-        let place = Place::new();
-        let ended = ends(place.start(3, &format!("gpu killed {gpus}")));
-        place.nothing_left();
+        let rendezvous = Rendezvous::new();
+        let ended = ends(rendezvous.start(3, &format!("gpu killed {gpus}")));
+        rendezvous.nothing_left();
         assert_eq!(ended[1].status, None, "{ended:?}");
         for ended in [&ended[0], &ended[2]] {
             assert_eq!(ended.status, Some(0), "{}", ended.all);
@@ -266,7 +266,7 @@ fn gpu_memory_outlives_a_killed_rank() {
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_a_rank_that_is_killed_at_set_up_is_named() {
-    let ended = ends(Place::new().start(3, "gpu lost 1"));
+    let ended = ends(Rendezvous::new().start(3, "gpu lost 1"));
     for ended in [&ended[0], &ended[2]] {
         assert_eq!(ended.status, Some(0), "{}", ended.all);
         assert!(ended.said[0].starts_with("MACO0095: rank 1 is gone, while others wait for `symmetric memory`"), "{ended:?}");
@@ -382,7 +382,7 @@ fn gpu_kernels_store_into_memory_of_other_gpus() {
             let results = Communicator::threads(2, |ranks| kernels(&ranks, &gpu_of(&ranks, 2)));
             results.unwrap().into_iter().collect::<Result<(), _>>().unwrap_or_else(|error| panic!("{case}: {error}"));
         } else {
-            fine(&ends(Place::new().start(world, "gpu kernels 2")));
+            fine(&ends(Rendezvous::new().start(world, "gpu kernels 2")));
         }
     }
 }

@@ -1,4 +1,6 @@
 //! Symmetric memory and channels between ranks: threads of this program, and processes, each of which is this test program with `rank_program`.
+//!
+//! Takes a minute: ranks that are killed, stopped or absent are noticed when a deadline of seconds has passed, for every kind of channel.
 
 mod failures;
 mod gpu;
@@ -29,7 +31,7 @@ fn on_threads(case: Case, worlds: &[u32]) {
 
 fn on_processes(case: Case, worlds: &[u32]) {
     for &ranks in worlds {
-        process::fine(&process::ends(process::Place::new().start(ranks, &format!("{case:?}"))));
+        process::fine(&process::ends(process::Rendezvous::new().start(ranks, &format!("{case:?}"))));
     }
 }
 

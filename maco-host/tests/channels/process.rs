@@ -44,13 +44,13 @@ fn exit(result: Result<(), Error>) {
 }
 
 /// Where a job meets.
-pub struct Place(TempDir);
+pub struct Rendezvous(TempDir);
 
-impl Place {
-    pub fn new() -> Place {
+impl Rendezvous {
+    pub fn new() -> Rendezvous {
         let folder = tempfile::Builder::new().prefix("maco-test-").tempdir().unwrap();
         fs::DirBuilder::new().mode(0o700).create(folder.path().join("job")).unwrap();
-        Place(folder)
+        Rendezvous(folder)
     }
 
     /// This program as rank `rank` of `ranks`.

@@ -93,9 +93,9 @@ pub fn held() -> [usize; 3] {
 /// In a process of its own: other tests make memory, too.
 #[test]
 fn memory_is_freed_and_made_again() {
-    let place = crate::process::Place::new();
-    crate::process::fine(&crate::process::ends(place.start(2, "again")));
-    place.nothing_left();
+    let rendezvous = crate::process::Rendezvous::new();
+    crate::process::fine(&crate::process::ends(rendezvous.start(2, "again")));
+    rendezvous.nothing_left();
 }
 
 /// See above.

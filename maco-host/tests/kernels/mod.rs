@@ -105,7 +105,7 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     type K = Whole<Size<2>>;
     let tile = |operand| TaskTile::<f32, (I, J), Update, 4, 8>::new(task.tile(operand, 0, i * 4, j * 8));
     let row = |operand| task.tile(operand, 0, i * 2, 0);
-    macro_rules! product {
+    macro_rules! gemm {
         ($rows:literal, $columns:literal) => {{
             let mut cta = Cta::<Gemm, Cpu, Identity>::new(cpu, task);
             let x = TaskTile::<bf16, (I, K), Read, $rows, 0>::new(task.tile(0, 0, i * $rows, 0));
@@ -119,8 +119,8 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
         }};
     }
     match slot {
-        3 => product!(64, 128),
-        9 => product!(128, 256),
+        3 => gemm!(64, 128),
+        9 => gemm!(128, 256),
         _ => {}
     }
     let cta = Cta::<Rows, Cpu, Identity>::new(cpu, task);

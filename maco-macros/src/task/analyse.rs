@@ -48,7 +48,7 @@ pub struct Model {
     pub bound: Bound,
     /// Tile sizes per axis.
     pub tiles: Vec<Vec<u32>>,
-    /// The axes of the result's rows and columns, of a product or GEMV whose body is the same for all tiles ([`kind::is_one_sum`], [`kind::is_plain_gemv`]).
+    /// The axes of the result's rows and columns, of a GEMM or GEMV whose body is the same for all tiles ([`kind::is_one_sum`], [`kind::is_plain_gemv`]).
     pub result_axes: Option<[usize; 2]>,
 }
 
@@ -65,7 +65,7 @@ impl Model {
         let once = kind::mentions(task.function.body.stream(), &tensor.name.to_string()) == 1;
         let generic = Some(&tensor.element) == task.generic() && self.bound != Bound::Any;
         let sole = tensor.access == Access::Write && task.tensors().filter(|tensor| tensor.access.writes()).count() == 1;
-        self.kind.is_product() && once && generic && sole && self.results.contains(&tensor.name.to_string())
+        self.kind.is_gemm_or_gemv() && once && generic && sole && self.results.contains(&tensor.name.to_string())
     }
 
     /// Whether a tensor is operand B of a GEMV.

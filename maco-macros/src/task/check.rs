@@ -80,7 +80,7 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
         }
         (Some(_), Safety::Unsafe(_)) if arguments.few.is_some() => {
             let few = &arguments.few;
-            errors.push(Code::Attribute, few, "`few = task` is for products", "remove it: a `simt` task has one form");
+            errors.push(Code::Attribute, few, "`few = task` is for GEMMs", "remove it: a `simt` task has one form");
         }
         (Some(_), Safety::Unsafe(_)) => {}
         (Some(simt), _) => {

@@ -12,14 +12,14 @@ use super::written::Checked;
 use crate::entry::hash;
 use crate::spans::hidden;
 
-/// What is known of each instance ahead, and how to end those of a product with one sum.
+/// What is known of each instance ahead, and how to end those of a GEMM with one sum.
 pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let name = &task.function.signature.ident;
     let text = hash(task.function.body.to_token_stream());
     let variants = each_variant(task, model);
     let called = is_function(model);
     let known = variants.iter().map(|(element, variant)| {
-        // What is the same for all tiles of a product differs otherwise.
+        // What is the same for all tiles of a GEMM differs otherwise.
         let sizes = variant.iter().enumerate().filter(|(axis, _)| !model.result_axes.is_some_and(|axes| axes.contains(axis)));
         let sizes: String = sizes.map(|(axis, size)| format!(" {axis}:{size}")).collect();
         let element_name = element.map(|element| element.to_string()).unwrap_or_default();
@@ -30,7 +30,7 @@ pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream
                 let result = result_element(task, *element);
                 let [rows, columns] = [variant[row], variant[column]].map(Literal::u32_unsuffixed);
                 let form = if matches!(model.kind, Kind::Gemm { .. }) {
-                    quote! { product }
+                    quote! { gemm }
                 } else {
                     quote! { gemv }
                 };
@@ -69,7 +69,7 @@ pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream
     }
 }
 
-/// The element of a product's result, of an instance for `element`.
+/// The element of a GEMM's result, of an instance for `element`.
 fn result_element(task: &Task<'_>, element: Option<&Ident>) -> TokenStream {
     let result = task.tensors().find(|tensor| tensor.access.writes());
     let own =
@@ -90,7 +90,7 @@ fn each_variant<'a>(task: &'a Task<'_>, model: &Model) -> Vec<(Option<&'a Ident>
 /// A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the time. It has no epilogue, since it
 /// stores no accumulator.
 fn is_function(model: &Model) -> bool {
-    !model.kind.is_product() && !model.kind.is_simt()
+    !model.kind.is_gemm_or_gemv() && !model.kind.is_simt()
 }
 
 /// The generic body and one arm per instance.
@@ -189,7 +189,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream)
 
 /// The epilogue type of a body that stores accumulators, with the positions of its operands. Other bodies have none.
 fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
-    if !model.kind.is_product() {
+    if !model.kind.is_gemm_or_gemv() {
         return quote! { __T };
     }
     // The recorder refuses operands of a task whose result is not tiled like this: `TaskSpec::result`.

@@ -109,7 +109,7 @@ fn check(arguments: &Arguments, function: &Function, errors: &mut Errors) {
         errors.push(Code::Attribute, prologue, "`prologue` is for `simt` tasks", "remove it: an elementwise task has no body of its own");
     }
     if let Some(few) = &arguments.few {
-        errors.push(Code::Attribute, few, "`few = task` is for products", "remove it: an elementwise task has one form");
+        errors.push(Code::Attribute, few, "`few = task` is for GEMMs", "remove it: an elementwise task has one form");
     }
     if let Some(axis) = arguments.axes.iter().flatten().next() {
         errors.push(Code::Attribute, &axis.name, "an elementwise task chooses its own tiles", "remove `tile(..)`");

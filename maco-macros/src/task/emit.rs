@@ -26,7 +26,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let exchanges = matches!(model.kind, Kind::Collective { .. }).then(|| quote! { const COLLECTIVES: bool = true; });
     let maps = matches!(model.kind, Kind::Rows(RowsForm::Unary { .. }));
     let maps = maps.then(|| quote! { const ELEMENTWISE: u128 = #name::SPEC.unary_instances(); });
-    let products = products(task, model, &p);
+    let gemvs = gemvs(task, model, &p);
     // SIMT bodies see tiles without a region.
     let names = (!model.kind.is_simt()).then(|| model.names.items(task, &p));
     let [recorder, site, arguments] = ["recorder", "site", "arguments"].map(hidden);
@@ -49,7 +49,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
             #narrow
             #exchanges
             #maps
-            #products
+            #gemvs
             #instances
             #dispatch
         }
@@ -75,7 +75,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
 }
 
 /// The instances that are GEMVs: all of a GEMV, or those of a GEMM's GEMV form, which follow its own.
-fn products(task: &Task<'_>, model: &Model, p: &TokenStream) -> Option<TokenStream> {
+fn gemvs(task: &Task<'_>, model: &Model, p: &TokenStream) -> Option<TokenStream> {
     if matches!(model.kind, Kind::Gemv { operand_a: Some(_), .. }) {
         return Some(quote! { const GEMVS: u128 = u128::MAX; });
     }

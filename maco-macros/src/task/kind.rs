@@ -52,7 +52,7 @@ impl Kind {
     }
 
     /// Whether it stores sums, to which an epilogue is applied.
-    pub fn is_product(self) -> bool {
+    pub fn is_gemm_or_gemv(self) -> bool {
         matches!(self, Kind::Gemm { .. } | Kind::Gemv { .. })
     }
 
@@ -204,8 +204,8 @@ fn looks(task: &Task<'_>, body: &Body) -> Option<Kind> {
     }
     if let Some(named) = &body.gemv_operand_b {
         let call = sole_call(task.function.body.stream());
-        let product = call.filter(|(method, _)| method == "gemv" || method == "gemv_with");
-        let operand_a = product.and_then(|(_, arguments)| tensor(task, arguments.first()?));
+        let gemv = call.filter(|(method, _)| method == "gemv" || method == "gemv_with");
+        let operand_a = gemv.and_then(|(_, arguments)| tensor(task, arguments.first()?));
         return operand_b(task, Some(named)).map(|operand_b| Kind::Gemv { operand_b, operand_a });
     }
     Some(one_operation(task, body).unwrap_or(Kind::Tiles))
@@ -263,7 +263,7 @@ fn reduction(arguments: TokenStream) -> Reduction {
     last.and_then(|name| Reduction::named(&name)).unwrap_or(Reduction::Other)
 }
 
-/// Whether a product's body is one sum, which it stores once, and goes by its tile's size nowhere: it names tensors as operands and as its result only. Then
+/// Whether a GEMM's body is one sum, which it stores once, and goes by its tile's size nowhere: it names tensors as operands and as its result only. Then
 /// instances for several tiles may run one code.
 pub fn is_one_sum(task: &Task<'_>, body: &Body) -> bool {
     let sums = if body.pairs { 2 } else { 1 };

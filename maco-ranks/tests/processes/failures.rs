@@ -6,7 +6,7 @@ use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Ended, Place, ends, until};
+use crate::{Ended, Rendezvous, ends, until};
 
 /// The error of each, without the time in front.
 fn errors<'a>(ended: impl Iterator<Item = &'a Ended>) -> Vec<(u128, String)> {
@@ -24,10 +24,10 @@ fn one(errors: &[(u128, String)]) -> &str {
     &errors[0].1
 }
 
-fn start(place: &Place, ranks: u32, case: &str, special: u32, change: impl Fn(u32, &mut Command)) -> Vec<Child> {
+fn start(rendezvous: &Rendezvous, ranks: u32, case: &str, special: u32, change: impl Fn(u32, &mut Command)) -> Vec<Child> {
     (0..ranks)
         .map(|rank| {
-            let mut command = place.rank(rank, ranks, case);
+            let mut command = rendezvous.rank(rank, ranks, case);
             command.env("SPECIAL", special.to_string());
             change(rank, &mut command);
             command.spawn().unwrap()
@@ -36,10 +36,10 @@ fn start(place: &Place, ranks: u32, case: &str, special: u32, change: impl Fn(u3
 }
 
 /// Ranks of which one waits for this signal; what the others say, and how long they waited.
-fn signalled(place: &Place, ranks: u32, special: u32, signal: Signal, deadline: u32) -> Vec<Ended> {
+fn signalled(rendezvous: &Rendezvous, ranks: u32, special: u32, signal: Signal, deadline: u32) -> Vec<Ended> {
     let ready = tempfile::tempdir().unwrap();
     let file = ready.path().join("pid");
-    let mut children = start(place, ranks, "wait", special, |_, command| {
+    let mut children = start(rendezvous, ranks, "wait", special, |_, command| {
         command.env("READY", &file).env("DEADLINE", deadline.to_string());
     });
     until("the rank waits", || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty()));
@@ -60,9 +60,9 @@ fn waited(ended: &Ended) -> u128 {
 
 #[test]
 fn a_killed_rank_is_noticed_at_once() {
-    for place in [Place::folder, Place::tcp] {
+    for rendezvous in [Rendezvous::folder, Rendezvous::tcp] {
         for (ranks, special) in [(2, 1), (3, 0), (4, 3), (8, 5)] {
-            let ended = signalled(&place(), ranks, special, Signal::KILL, 20_000);
+            let ended = signalled(&rendezvous(), ranks, special, Signal::KILL, 20_000);
             let errors = errors(ended.iter());
             assert_eq!(errors.len() as u32, ranks - 1);
             assert!(one(&errors).starts_with(&format!("MACO0095: rank {special} is gone")), "{errors:?}");
@@ -75,7 +75,7 @@ fn a_killed_rank_is_noticed_at_once() {
 #[test]
 fn a_stopped_rank_is_noticed_at_the_deadline() {
     for special in [0, 2] {
-        let ended = signalled(&Place::folder(), 3, special, Signal::STOP, 2000);
+        let ended = signalled(&Rendezvous::folder(), 3, special, Signal::STOP, 2000);
         for (_, text) in errors(ended.iter()) {
             assert!(text.starts_with(&format!("MACO0095: rank {special} did not come to `barrier` within 2.0 s")), "{text}");
         }
@@ -85,8 +85,8 @@ fn a_stopped_rank_is_noticed_at_the_deadline() {
 
 #[test]
 fn a_rank_that_never_comes_is_named_by_the_shortest_deadline() {
-    for (place, ranks, special) in [(Place::folder(), 2, 1), (Place::tcp(), 3, 2), (Place::folder(), 6, 3)] {
-        let mut children = start(&place, ranks, "absent", special, |rank, command| {
+    for (rendezvous, ranks, special) in [(Rendezvous::folder(), 2, 1), (Rendezvous::tcp(), 3, 2), (Rendezvous::folder(), 6, 3)] {
+        let mut children = start(&rendezvous, ranks, "absent", special, |rank, command| {
             command.env("DEADLINE", if rank == 0 { "4000" } else { "20000" });
         });
         let mut absent = children.remove(special as usize);
@@ -98,8 +98,8 @@ fn a_rank_that_never_comes_is_named_by_the_shortest_deadline() {
         assert!(errors.iter().all(|(ms, _)| *ms < 10_000), "{errors:?}");
     }
     // Without rank 0 there is nobody to ask.
-    let place = Place::folder();
-    let mut children = start(&place, 3, "absent", 0, |_, command| {
+    let rendezvous = Rendezvous::folder();
+    let mut children = start(&rendezvous, 3, "absent", 0, |_, command| {
         command.env("DEADLINE", "700");
     });
     let mut absent = children.remove(0);
@@ -114,8 +114,8 @@ fn a_rank_that_never_comes_is_named_by_the_shortest_deadline() {
 fn ranks_that_end_early_are_named() {
     for (case, words) in [("end", "has ended"), ("exit", "is gone")] {
         for special in [0, 1, 3] {
-            let place = Place::folder();
-            let mut ended = ends(start(&place, 4, case, special, |_, _| {}));
+            let rendezvous = Rendezvous::folder();
+            let mut ended = ends(start(&rendezvous, 4, case, special, |_, _| {}));
             ended.remove(special as usize);
             let errors = errors(ended.iter());
             assert!(
@@ -135,8 +135,8 @@ fn another_shape_a_failed_set_up_and_another_order_are_everybodys_error() {
             ("setup", 96, format!("rank {special} failed at `set-up`")),
             ("order", 95, format!("rank {special} at `all-gather of bytes`")),
         ] {
-            let place = Place::folder();
-            let ended = ends(start(&place, ranks, case, special, |_, _| {}));
+            let rendezvous = Rendezvous::folder();
+            let ended = ends(start(&rendezvous, ranks, case, special, |_, _| {}));
             assert!(ended.iter().all(|ended| ended.status == Some(code)), "{ended:?}");
             let errors = errors(ended.iter());
             let text = one(&errors);

@@ -1,4 +1,6 @@
 //! Ranks that are processes: they meet in a folder or over TCP, are killed, come late or not at all. Each process is this test program with `rank_program`.
+//!
+//! Takes a quarter of a minute: ranks that are killed, late or absent are noticed when a deadline of seconds has passed.
 
 mod failures;
 mod launcher;
@@ -33,20 +35,20 @@ fn rank_command(case: &str) -> Command {
 }
 
 /// Where a job meets.
-enum Place {
+enum Rendezvous {
     Folder(TempDir),
     Tcp(u16),
 }
 
-impl Place {
-    fn folder() -> Place {
+impl Rendezvous {
+    fn folder() -> Rendezvous {
         let folder = tempfile::Builder::new().prefix("maco-test-").tempdir().unwrap();
         std::fs::DirBuilder::new().mode(0o700).create(folder.path().join("job")).unwrap();
-        Place::Folder(folder)
+        Rendezvous::Folder(folder)
     }
 
-    fn tcp() -> Place {
-        Place::Tcp(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+    fn tcp() -> Rendezvous {
+        Rendezvous::Tcp(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
     }
 
     /// Rank `rank` of `ranks`.
@@ -54,12 +56,12 @@ impl Place {
         let mut command = rank_command(case);
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
         match self {
-            Place::Folder(folder) => {
+            Rendezvous::Folder(folder) => {
                 command.env("MACO_JOB_FOLDER", folder.path().join("job"));
                 command.env("LOCAL_RANK", rank.to_string()).env("LOCAL_WORLD_SIZE", ranks.to_string());
             }
             // As if each were on a host of its own.
-            Place::Tcp(port) => {
+            Rendezvous::Tcp(port) => {
                 command.env("LOCAL_RANK", "0").env("LOCAL_WORLD_SIZE", "1").env("MASTER_ADDR", "127.0.0.1");
                 command.env("MASTER_PORT", "1").env("MACO_PORT", port.to_string()).env("MACO_TOKEN", TOKEN);
             }

@@ -1,4 +1,4 @@
-//! Bodies that copy boxes of their tensors: products through stages, operands that lie across, and every swizzle there and back.
+//! Bodies that copy boxes of their tensors: GEMMs through stages, operands that lie across, and every swizzle there and back.
 use maco::prelude::*;
 use maco::{Acc, Mapped, S8, Scratch, Simt, Tf32, Tile};
 

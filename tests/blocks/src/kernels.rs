@@ -1,4 +1,4 @@
-//! Two products at once in every form, and reductions of several numbers at once.
+//! Two GEMMs at once in every form, and reductions of several numbers at once.
 use maco::prelude::*;
 
 /// y = (x · aᵀ) · max(x · bᵀ, −1), element by element.
@@ -33,7 +33,7 @@ pub fn across(
     cta.store_pair(acc, y, |a, b| a - 2.0 * b);
 }
 
-/// Pairs with an epilogue, and a product of one that waits for what they make.
+/// Pairs with an epilogue, and a GEMM of one that waits for what they make.
 #[maco::megakernel]
 pub fn pairs_bf16(x: In<bf16, M, K>, a: In<bf16, N, K>, b: In<bf16, N, K>, y: Out<bf16, M, N>, square: Out<bf16, M, M>) {
     pair(x, a, b, y).then(relu);
@@ -342,7 +342,7 @@ pub unsafe fn flip(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(j
     }
 }
 
-/// Bodies with scratch between products, whose stages come and go in the same pages.
+/// Bodies with scratch between GEMMs, whose stages come and go in the same pages.
 #[maco::megakernel]
 pub fn scratch(
     x: In<bf16, M, K>,

@@ -1,4 +1,6 @@
 //! What the blocks compute against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
+//!
+//! Takes half a minute: every block runs for many shapes, on both CPU executors, beside sums in f64.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
@@ -7,7 +9,7 @@ use custom_task::kernels as example;
 use custom_task::reference::gelu;
 use maco::{Error, Fault, Symptom, Tensor, bf16, f16};
 use std::time::Duration;
-use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, bits, exact, kind, near, poisoned, upload};
 
 on_every_device! {
     bf16_pairs up to [200, 300, 500], edges PAIRS;
@@ -29,7 +31,7 @@ const PAIRS: [[u64; 3]; 9] =
 
 const ROWS: [[u64; 2]; 9] = [[0, 5], [3, 1], [1, 7], [9, 8], [17, 255], [3, 1000], [2, 2055], [3, 4104], [2, 9000]];
 
-/// M, N, K: of products in parts of tiles, with rows that are copied in bulk and others.
+/// M, N, K: of GEMMs in parts of tiles, with rows that are copied in bulk and others.
 const SCRATCH: [[u64; 3]; 8] =
     [[0, 8, 8], [1, 1, 0], [1, 8, 8], [17, 33, 24], [64, 128, 64], [130, 264, 72], [200, 136, 200], [40, 301, 99]];
 
@@ -73,13 +75,13 @@ fn integers<E: Number>(numbers: &mut Numbers, count: u64) -> Vec<E> {
 
 macro_rules! pairs {
     ($name:ident, $kernel:ident, $element:ty) => {
-        fn $name(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let [x, a, b]: [Vec<$element>; 3] = [m, n, n].map(|rows| integers(&mut numbers, rows * k));
-            let plan = kernels::$kernel::plan_with(&place.device, kernels::$kernel::Dims { M: m, N: n, K: k }, &place.options).unwrap();
-            let [dx, da, db] = [(&x, m), (&a, n), (&b, n)].map(|(data, rows)| upload(place, data, &[rows, k]));
+            let plan = kernels::$kernel::plan_with(&setup.device, kernels::$kernel::Dims { M: m, N: n, K: k }, &setup.options).unwrap();
+            let [dx, da, db] = [(&x, m), (&a, n), (&b, n)].map(|(data, rows)| upload(setup, data, &[rows, k]));
             let run = || {
-                let (mut y, mut square) = (poisoned::<$element>(place, &[m, n]), poisoned::<$element>(place, &[m, m]));
+                let (mut y, mut square) = (poisoned::<$element>(setup, &[m, n]), poisoned::<$element>(setup, &[m, m]));
                 plan.run(&dx, &da, &db, &mut y, &mut square).unwrap();
                 (y, square)
             };
@@ -101,13 +103,13 @@ macro_rules! pairs {
 pairs!(bf16_pairs, pairs_bf16, bf16);
 pairs!(f16_pairs, pairs_f16, f16);
 
-fn pairs_across(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+fn pairs_across(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let [x, a, b]: [Vec<bf16>; 3] = [m, n, n].map(|cols| integers(&mut numbers, cols * k));
     let dims = kernels::pairs_across::Dims { M: m, N: n, K: k };
-    let plan = kernels::pairs_across::plan_with(&place.device, dims, &place.options).unwrap();
-    let [dx, da, db] = [(&x, m), (&a, n), (&b, n)].map(|(data, cols)| upload(place, data, &[k, cols]));
-    let mut y = poisoned::<bf16>(place, &[m, n]);
+    let plan = kernels::pairs_across::plan_with(&setup.device, dims, &setup.options).unwrap();
+    let [dx, da, db] = [(&x, m), (&a, n), (&b, n)].map(|(data, cols)| upload(setup, data, &[k, cols]));
+    let mut y = poisoned::<bf16>(setup, &[m, n]);
     plan.run(&dx, &da, &db, &mut y).unwrap();
     let value = |data: &[bf16], cols: u64, col: usize, at: usize| data[at * cols as usize + col].to_f64();
     let p = products(shape, |i, k| value(&x, m, i, k), [&|j, k| value(&a, n, j, k), &|j, k| value(&b, n, j, k)]);
@@ -115,14 +117,14 @@ fn pairs_across(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
 }
 
 /// The gated unit of the example, with special numbers too.
-fn units(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+fn units(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let x: Vec<bf16> = numbers.fill(m * k, kind(seed));
     let [gate, up]: [Vec<bf16>; 2] =
         [n, n].map(|rows| numbers.fill::<bf16>(rows * k, Kind::Plain).iter().map(|v| bf16::from_f64(v.to_f64() / 16.0)).collect());
-    let plan = example::fused::plan_with(&place.device, example::fused::Dims { M: m, N: n, K: k }, &place.options).unwrap();
-    let [dx, dgate, dup] = [(&x, m), (&gate, n), (&up, n)].map(|(data, rows)| upload(place, data, &[rows, k]));
-    let mut y = poisoned::<bf16>(place, &[m, n]);
+    let plan = example::fused::plan_with(&setup.device, example::fused::Dims { M: m, N: n, K: k }, &setup.options).unwrap();
+    let [dx, dgate, dup] = [(&x, m), (&gate, n), (&up, n)].map(|(data, rows)| upload(setup, data, &[rows, k]));
+    let mut y = poisoned::<bf16>(setup, &[m, n]);
     plan.run(&dx, &dgate, &dup, &mut y).unwrap();
     let value = |data: &[bf16], row: usize, at: usize| data[row * k as usize + at].to_f64();
     let p = products(shape, |i, k| value(&x, i, k), [&|j, k| value(&gate, j, k), &|j, k| value(&up, j, k)]);
@@ -156,15 +158,15 @@ fn moments<E: Number>(shape @ [_, n]: [u64; 2], x: &[E], count: &Tensor<u32>, me
 
 macro_rules! row_moments {
     ($name:ident, $kernel:ident, $element:ty) => {
-        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
             if n == 0 {
                 return;
             }
             let x: Vec<$element> = Numbers::new(seed).fill(m * n, kind(seed));
-            let plan = kernels::$kernel::plan_with(&place.device, kernels::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-            let dx = upload(place, &x, &shape);
-            let mut count = poisoned::<u32>(place, &[m, 1]);
-            let [mut mean, mut variance] = [(); 2].map(|()| poisoned::<f32>(place, &[m, 1]));
+            let plan = kernels::$kernel::plan_with(&setup.device, kernels::$kernel::Dims { M: m, N: n }, &setup.options).unwrap();
+            let dx = upload(setup, &x, &shape);
+            let mut count = poisoned::<u32>(setup, &[m, 1]);
+            let [mut mean, mut variance] = [(); 2].map(|()| poisoned::<f32>(setup, &[m, 1]));
             plan.run(&dx, &mut count, &mut mean, &mut variance).unwrap();
             // Of infinities the mean is NaN where both signs meet, and else what the order of joining makes of it.
             if x.iter().all(|v| v.to64().is_finite()) {
@@ -179,19 +181,19 @@ macro_rules! row_moments {
 row_moments!(bf16_moments, moments_bf16, bf16);
 row_moments!(f32_moments, moments_f32, f32);
 
-/// The loss of the example, behind a product that makes the logits: those are its inputs here.
-fn losses(place: &Place, shape @ [m, v]: [u64; 2], seed: u64) {
+/// The loss of the example, behind a GEMM that makes the logits: those are its inputs here.
+fn losses(setup: &Setup, shape @ [m, v]: [u64; 2], seed: u64) {
     let (k, n) = (24, 40);
     let mut numbers = Numbers::new(seed);
     let [x, gate, up, words]: [Vec<bf16>; 4] = [m * k, n * k, n * k, v * n].map(|count| numbers.fill(count, Kind::Plain));
     // Some beyond the last word.
     let target: Vec<u32> = (0..m).map(|_| numbers.below(v + 2) as u32).collect();
     let dims = example::head::Dims { M: m, K: k, N: n, V: v };
-    let plan = example::head::plan_with(&place.device, dims, &place.options).unwrap();
-    let [dx, dgate, dup] = [(&x, m), (&gate, n), (&up, n)].map(|(data, rows)| upload(place, data, &[rows, k]));
-    let (dwords, dtarget) = (upload(place, &words, &[v, n]), upload(place, &target, &[m, 1]));
-    let (mut y, mut logits) = (poisoned::<bf16>(place, &[m, n]), poisoned::<bf16>(place, &[m, v]));
-    let mut loss = poisoned::<f32>(place, &[m, 1]);
+    let plan = example::head::plan_with(&setup.device, dims, &setup.options).unwrap();
+    let [dx, dgate, dup] = [(&x, m), (&gate, n), (&up, n)].map(|(data, rows)| upload(setup, data, &[rows, k]));
+    let (dwords, dtarget) = (upload(setup, &words, &[v, n]), upload(setup, &target, &[m, 1]));
+    let (mut y, mut logits) = (poisoned::<bf16>(setup, &[m, n]), poisoned::<bf16>(setup, &[m, v]));
+    let mut loss = poisoned::<f32>(setup, &[m, 1]);
     plan.run(&dx, &dgate, &dup, &dwords, &dtarget, &mut y, &mut logits, &mut loss).unwrap();
     let logits = logits.download().unwrap();
     let row = |at: usize| &logits[at * v as usize..][..v as usize];
@@ -203,11 +205,11 @@ fn losses(place: &Place, shape @ [m, v]: [u64; 2], seed: u64) {
 }
 
 /// Collectives of a SIMT body, by all its threads.
-fn spreads(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+fn spreads(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
     let x: Vec<f32> = Numbers::new(seed).fill(m * n, Kind::Plain);
-    let plan = kernels::spreads::plan_with(&place.device, kernels::spreads::Dims { M: m, N: n }, &place.options).unwrap();
-    let dx = upload(place, &x, &shape);
-    let [mut y, mut z] = [(); 2].map(|()| poisoned::<f32>(place, &shape));
+    let plan = kernels::spreads::plan_with(&setup.device, kernels::spreads::Dims { M: m, N: n }, &setup.options).unwrap();
+    let dx = upload(setup, &x, &shape);
+    let [mut y, mut z] = [(); 2].map(|()| poisoned::<f32>(setup, &shape));
     plan.run(&dx, &mut y, &mut z).unwrap();
     let row = |at: usize| x[at / n as usize * n as usize..][..n as usize].iter().map(|&v| f64::from(v));
     let mean = |at: usize| row(at).sum::<f64>() / n as f64;
@@ -219,16 +221,16 @@ fn spreads(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
     assert_eq!(bits(&y), bits(&z), "{shape:?}: other bits at the second run");
 }
 
-/// Bodies with scratch in the pages of products' stages: each result against the one before it, as it was written.
-fn scratch(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+/// Bodies with scratch in the pages of GEMMs' stages: each result against the one before it, as it was written.
+fn scratch(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let [x, w, v]: [Vec<bf16>; 3] = [m * k, n * k, n * n].map(|count| integers(&mut numbers, count));
-    let plan = kernels::scratch::plan_with(&place.device, kernels::scratch::Dims { M: m, N: n, K: k }, &place.options).unwrap();
+    let plan = kernels::scratch::plan_with(&setup.device, kernels::scratch::Dims { M: m, N: n, K: k }, &setup.options).unwrap();
     plan.set_delays(seed as u32);
-    let [dx, dw, dv] = [(&x, [m, k]), (&w, [n, k]), (&v, [n, n])].map(|(data, shape)| upload(place, data, &shape));
+    let [dx, dw, dv] = [(&x, [m, k]), (&w, [n, k]), (&v, [n, n])].map(|(data, shape)| upload(setup, data, &shape));
     let run = || {
-        let [mut product, mut turned, mut doubled, mut second] = [(); 4].map(|()| poisoned::<bf16>(place, &[m, n]));
-        let mut flipped = poisoned::<bf16>(place, &[n, m]);
+        let [mut product, mut turned, mut doubled, mut second] = [(); 4].map(|()| poisoned::<bf16>(setup, &[m, n]));
+        let mut flipped = poisoned::<bf16>(setup, &[n, m]);
         plan.run(&dx, &dw, &dv, &mut product, &mut turned, &mut doubled, &mut second, &mut flipped).unwrap();
         [product, turned, doubled, second, flipped]
     };
@@ -248,12 +250,12 @@ fn scratch(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
 }
 
 /// Rows of more stages than fit the scratch at once, more of them than the ring has pages.
-fn scratch_rows(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+fn scratch_rows(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
     let x: Vec<bf16> = Numbers::new(seed).fill(m * n, kind(seed));
-    let plan = kernels::scratch_rows::plan_with(&place.device, kernels::scratch_rows::Dims { M: m, N: n }, &place.options).unwrap();
+    let plan = kernels::scratch_rows::plan_with(&setup.device, kernels::scratch_rows::Dims { M: m, N: n }, &setup.options).unwrap();
     plan.set_delays(seed as u32);
-    let dx = upload(place, &x, &shape);
-    let [mut turned, mut doubled] = [(); 2].map(|()| poisoned::<bf16>(place, &shape));
+    let dx = upload(setup, &x, &shape);
+    let [mut turned, mut doubled] = [(); 2].map(|()| poisoned::<bf16>(setup, &shape));
     plan.run(&dx, &mut turned, &mut doubled).unwrap();
     let cols = n as usize;
     let mirrored = |at: usize| x[at / cols * cols + cols - 1 - at % cols];
@@ -262,12 +264,12 @@ fn scratch_rows(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
 }
 
 /// Rows through the stages of a pipeline: more than there are, and fewer.
-fn piped(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+fn piped(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
     let x: Vec<bf16> = Numbers::new(seed).fill(m * n, kind(seed));
-    let plan = kernels::piped::plan_with(&place.device, kernels::piped::Dims { M: m, N: n }, &place.options).unwrap();
+    let plan = kernels::piped::plan_with(&setup.device, kernels::piped::Dims { M: m, N: n }, &setup.options).unwrap();
     plan.set_delays(seed as u32);
-    let dx = upload(place, &x, &shape);
-    let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(place, &shape));
+    let dx = upload(setup, &x, &shape);
+    let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(setup, &shape));
     plan.run(&dx, &mut y, &mut z).unwrap();
     exact(&y, |at| bf16::from64(-x[at].to64()), &format!("minus {shape:?}"));
     exact(&z, |at| x[at], &format!("minus minus {shape:?}"));
@@ -275,13 +277,13 @@ fn piped(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
 
 /// A loader that announces bytes which never come: no thread gets the scratch of that task, and none of them waits for ever; the next launch is
 /// right.
-fn no_scratch_behind_an_abort(place: &Place) {
+fn no_scratch_behind_an_abort(setup: &Setup) {
     let (m, n) = (30u64, 4104u64);
-    let options = place.options.clone().deadline(Duration::from_millis(200));
-    let plan = kernels::scratch_rows::plan_with(&place.device, kernels::scratch_rows::Dims { M: m, N: n }, &options).unwrap();
+    let options = setup.options.clone().deadline(Duration::from_millis(200));
+    let plan = kernels::scratch_rows::plan_with(&setup.device, kernels::scratch_rows::Dims { M: m, N: n }, &options).unwrap();
     let x: Vec<bf16> = Numbers::new(5).fill(m * n, Kind::Plain);
-    let dx = upload(place, &x, &[m, n]);
-    let [mut turned, mut doubled] = [(); 2].map(|()| poisoned::<bf16>(place, &[m, n]));
+    let dx = upload(setup, &x, &[m, n]);
+    let [mut turned, mut doubled] = [(); 2].map(|()| poisoned::<bf16>(setup, &[m, n]));
     for call in 0..2 {
         let tasks = &plan.graph().calls[call].tasks;
         let task = tasks.start + (tasks.end - tasks.start) / 2;
@@ -299,11 +301,11 @@ fn no_scratch_behind_an_abort(place: &Place) {
 
 #[test]
 fn no_scratch_behind_an_abort_of_the_pipelined_executor() {
-    no_scratch_behind_an_abort(&Place::pipelined(2));
+    no_scratch_behind_an_abort(&Setup::pipelined(2));
 }
 
 #[test]
 #[ignore = "gpu"]
 fn gpu_no_scratch_behind_an_abort() {
-    no_scratch_behind_an_abort(&Place::gpu());
+    no_scratch_behind_an_abort(&Setup::gpu());
 }

@@ -1,20 +1,20 @@
-//! Bodies that copy boxes of their tensors: ragged products through a pipeline, operands that lie across, and every swizzle there and back.
+//! Bodies that copy boxes of their tensors: ragged GEMMs through a pipeline, operands that lie across, and every swizzle there and back.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
 use blocks::boxes as kernels;
 use kernels::{COLS, LEFT, ROWS, UP};
 use maco::{Error, Tensor, bf16, f16};
-use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, bits, exact, kind, near, poisoned, upload};
 
 on_every_device! {
-    through up to [200, 300, 500], edges PRODUCTS;
-    across up to [200, 300, 500], edges PRODUCTS;
+    through up to [200, 300, 500], edges GEMMS;
+    across up to [200, 300, 500], edges GEMMS;
     mirrored up to [3, 80, 200], edges PLANES;
 }
 
 /// M, N, K: none, parts of a tile and of a step, as many steps as there are stages, and more.
-const PRODUCTS: [[u64; 3]; 9] =
+const GEMMS: [[u64; 3]; 9] =
     [[0, 5, 8], [1, 0, 8], [3, 9, 0], [1, 1, 1], [64, 128, 64], [65, 129, 65], [128, 256, 192], [200, 136, 257], [17, 300, 999]];
 
 /// B, M, N.
@@ -25,16 +25,16 @@ fn integers(numbers: &mut Numbers, count: u64) -> Vec<bf16> {
     (0..count).map(|_| bf16::from64(numbers.below(5) as f64 - 2.0)).collect()
 }
 
-fn through(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+fn through(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let [x, w, v]: [Vec<bf16>; 3] = [m * k, n * k, n * n].map(|count| integers(&mut numbers, count));
     let dims = kernels::boxes_through::Dims { M: m, N: n, K: k };
-    let plan = kernels::boxes_through::plan_with(&place.device, dims, &place.options).unwrap();
+    let plan = kernels::boxes_through::plan_with(&setup.device, dims, &setup.options).unwrap();
     plan.set_delays(seed as u32);
-    let [dx, dw, dv] = [(&x, [m, k]), (&w, [n, k]), (&v, [n, n])].map(|(data, shape)| upload(place, data, &shape));
+    let [dx, dw, dv] = [(&x, [m, k]), (&w, [n, k]), (&v, [n, n])].map(|(data, shape)| upload(setup, data, &shape));
     let run = || {
-        let mut h = poisoned::<bf16>(place, &[m, k]);
-        let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(place, &[m, n]));
+        let mut h = poisoned::<bf16>(setup, &[m, k]);
+        let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(setup, &[m, n]));
         plan.run(&dx, &dw, &dv, &mut h, &mut y, &mut z).unwrap();
         [h, y, z]
     };
@@ -49,14 +49,14 @@ fn through(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
     assert_eq!(results.each_ref().map(bits), run().each_ref().map(bits), "{shape:?}: other bits at the second run");
 }
 
-fn across(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+fn across(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let [x, w]: [Vec<bf16>; 2] = [m, n].map(|cols| integers(&mut numbers, k * cols));
     let dims = kernels::boxes_across::Dims { M: m, N: n, K: k };
-    let plan = kernels::boxes_across::plan_with(&place.device, dims, &place.options).unwrap();
+    let plan = kernels::boxes_across::plan_with(&setup.device, dims, &setup.options).unwrap();
     plan.set_delays(seed as u32);
-    let [dx, dw] = [(&x, m), (&w, n)].map(|(data, cols)| upload(place, data, &[k, cols]));
-    let mut y = poisoned::<f32>(place, &[m, n]);
+    let [dx, dw] = [(&x, m), (&w, n)].map(|(data, cols)| upload(setup, data, &[k, cols]));
+    let mut y = poisoned::<f32>(setup, &[m, n]);
     plan.run(&dx, &dw, &mut y).unwrap();
     let value = |data: &[bf16], cols: u64, col: usize, at: usize| data[at * cols as usize + col].to64();
     let dot = |i: usize, j: usize| (0..k as usize).map(|k| value(&x, m, i, k) * value(&w, n, j, k)).sum::<f64>();
@@ -73,19 +73,19 @@ fn mirror<E: Number>([_, m, n]: [u64; 3], x: &[E], at: usize) -> E {
     if row < 0 || col < 0 || col as usize >= n { E::from64(0.0) } else { x[(plane * m + row as usize) * n + col as usize] }
 }
 
-fn mirrored(place: &Place, shape @ [b, m, n]: [u64; 3], seed: u64) {
+fn mirrored(setup: &Setup, shape @ [b, m, n]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let count = b * m * n;
     let (one, two, three) =
         (numbers.fill::<bf16>(count, kind(seed)), numbers.fill::<f16>(count, kind(seed)), numbers.fill(count, Kind::Plain));
     let four: Vec<i8> = (0..count).map(|_| numbers.below(256) as u8 as i8).collect();
     let dims = kernels::boxes_mirrored::Dims { B: b, M: m, N: n };
-    let plan = kernels::boxes_mirrored::plan_with(&place.device, dims, &place.options).unwrap();
+    let plan = kernels::boxes_mirrored::plan_with(&setup.device, dims, &setup.options).unwrap();
     plan.set_delays(seed as u32);
     let (a, b, c, d) =
-        (upload(place, &one, &shape), upload(place, &two, &shape), upload::<f32>(place, &three, &shape), upload(place, &four, &shape));
-    let [mut p, mut twice] = [(); 2].map(|()| poisoned::<bf16>(place, &shape));
-    let (mut q, mut r, mut s) = (poisoned::<f16>(place, &shape), poisoned::<f32>(place, &shape), poisoned::<i8>(place, &shape));
+        (upload(setup, &one, &shape), upload(setup, &two, &shape), upload::<f32>(setup, &three, &shape), upload(setup, &four, &shape));
+    let [mut p, mut twice] = [(); 2].map(|()| poisoned::<bf16>(setup, &shape));
+    let (mut q, mut r, mut s) = (poisoned::<f16>(setup, &shape), poisoned::<f32>(setup, &shape), poisoned::<i8>(setup, &shape));
     plan.run(&a, &b, &c, &d, &mut p, &mut q, &mut r, &mut s, &mut twice).unwrap();
     exact(&p, |at| mirror(shape, &one, at), &format!("128 bytes, {shape:?}"));
     exact(&q, |at| mirror(shape, &two, at), &format!("64 bytes, {shape:?}"));
@@ -96,14 +96,14 @@ fn mirrored(place: &Place, shape @ [b, m, n]: [u64; 3], seed: u64) {
 }
 
 /// A tensor that TMA cannot copy is named, with what is wrong about it: its rows are 18 bytes apart.
-fn unmapped(place: &Place) {
+fn unmapped(setup: &Setup) {
     let dims = kernels::boxes_across::Dims { M: 8, N: 8, K: 8 };
-    let plan = kernels::boxes_across::plan_with(&place.device, dims, &place.options).unwrap();
+    let plan = kernels::boxes_across::plan_with(&setup.device, dims, &setup.options).unwrap();
     let mut memory = vec![bf16::from64(1.0); 8 * 9];
     // SAFETY: memory of this process, as a CPU's tensor has it, that outlives the tensor and is not used meanwhile.
-    let x = unsafe { Tensor::from_raw(&place.device, memory.as_mut_ptr(), [8, 8], 9) }.unwrap();
-    let w = upload(place, &[bf16::from64(1.0); 64], &[8, 8]);
-    let mut y = poisoned::<f32>(place, &[8, 8]);
+    let x = unsafe { Tensor::from_raw(&setup.device, memory.as_mut_ptr(), [8, 8], 9) }.unwrap();
+    let w = upload(setup, &[bf16::from64(1.0); 64], &[8, 8]);
+    let mut y = poisoned::<f32>(setup, &[8, 8]);
     let error = plan.run(&x, &w, &mut y).unwrap_err();
     let Error::NotStageable { task, parameter, .. } = &error else { panic!("{error}") };
     assert_eq!((&**task, &**parameter), ("across", "x"), "{error}");
@@ -111,5 +111,5 @@ fn unmapped(place: &Place) {
 
 #[test]
 fn a_tensor_without_a_map_is_named() {
-    unmapped(&Place::pipelined(2));
+    unmapped(&Setup::pipelined(2));
 }

@@ -1,4 +1,6 @@
-//! The device code of users' tasks, and of the example: products that share an operand load it once, are not serialised, and nothing spills.
+//! The device code of users' tasks, and of the example: GEMMs that share an operand load it once, are not serialised, and nothing spills.
+//!
+//! Takes half a minute: the lint reads a whole entry for every fence that is taken out.
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 
@@ -15,8 +17,8 @@ fn everything(what: &str) -> Vec<Entry> {
     [OUT_DIR, custom_task::OUT_DIR].into_iter().flat_map(|out| device_code(out, what)).collect()
 }
 
-/// Per variant of a pair eight `wgmma`, and for all calls of one product four for each of three widths of a sum; one group for a step of either. `apart` has
-/// two products, of which one has an epilogue.
+/// Per variant of a pair eight `wgmma`, and for all calls of one GEMM four for each of three widths of a sum; one group for a step of either. `apart` has
+/// two GEMMs, of which one has an epilogue.
 #[test]
 fn a_step_of_a_pair_is_one_group() {
     for entry in everything("groups of products") {
@@ -126,7 +128,7 @@ fn no_fence_and_no_scope_can_be_spared() {
     }
 }
 
-/// Bodies with scratch: rules about what they write there, their barriers and copies, beside those of products.
+/// Bodies with scratch: rules about what they write there, their barriers and copies, beside those of GEMMs.
 #[test]
 fn no_fence_of_a_body_can_be_spared() {
     for entry in device_code(OUT_DIR, "fences of bodies with scratch").iter().filter(|entry| entry.name == "scratch") {
@@ -146,7 +148,7 @@ fn blocks_of_bodies_are_their_instructions() {
             ("ldmatrix.sync.aligned.m8n8.x4.trans", 1),
             ("stmatrix.sync.aligned.m8n8.x1.trans", 2),
             ("stmatrix.sync.aligned.m8n8.x2.trans", 1),
-            // Two of the body, and one of all tiles of the GEMV form of the products.
+            // Two of the body, and one of all tiles of the GEMV form of the GEMMs.
             ("cp.async.bulk.shared::cluster.global", 3),
             ("cp.async.bulk.global.shared::cta.bulk_group", 1),
             ("mbarrier.inval", 3),

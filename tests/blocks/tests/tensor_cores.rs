@@ -1,10 +1,12 @@
 //! Products that bodies ask the tensor cores for: every type, width and layout against the same sums of integers, which are exact.
+//!
+//! Takes half a minute: a CPU multiplies number by number what the tensor cores do at once, for every type and width.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
 use blocks::tensor_cores as kernels;
 use maco::{E4M3, E5M2, OperandType, S8, Tensor, U8, bf16, f16};
-use support::{Number, Numbers, Place, bits, exact, poisoned, upload};
+use support::{Number, Numbers, Setup, bits, exact, poisoned, upload};
 
 on_every_device! {
     bf16_products up to [200, 200], edges SHAPES;
@@ -42,16 +44,16 @@ fn part(widths: &[u32], at: usize) -> (usize, usize) {
 
 macro_rules! products {
     ($name:ident, $kernel:ident, $x:ident $y:ident, $widths:ident, $number:expr, $pair:expr) => {
-        fn $name(place: &Place, shape @ [m, k]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, k]: [u64; 2], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let number: fn(&mut Numbers) -> $x = $number;
             let [x, w]: [Vec<$x>; 2] = [m * k, ROWS * k].map(|count| (0..count).map(|_| number(&mut numbers)).collect());
             let n = u64::from(kernels::$widths.iter().sum::<u32>());
             let dims = kernels::$kernel::Dims { M: m, K: k, R: ROWS, N: n };
-            let plan = kernels::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-            let (dx, dw) = (upload(place, &x, &[m, k]), upload(place, &w, &[ROWS, k]));
+            let plan = kernels::$kernel::plan_with(&setup.device, dims, &setup.options).unwrap();
+            let (dx, dw) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[ROWS, k]));
             let run = || {
-                let mut y = poisoned::<$y>(place, &[m, n]);
+                let mut y = poisoned::<$y>(setup, &[m, n]);
                 plan.run(&dx, &dw, &mut y).unwrap();
                 y
             };
@@ -64,7 +66,7 @@ macro_rules! products {
             };
             // Sums of nothing may be −0 in either.
             let plus = |value: $y| if value.to64() == 0.0 { $y::from64(0.0) } else { value };
-            let found: Tensor<$y> = upload(place, &y.download().unwrap().into_iter().map(plus).collect::<Vec<_>>(), &[m, n]);
+            let found: Tensor<$y> = upload(setup, &y.download().unwrap().into_iter().map(plus).collect::<Vec<_>>(), &[m, n]);
             exact(&found, |at| plus(expected(at)), &format!("{} of {shape:?}", stringify!($name)));
             assert_eq!(bits(&y), bits(&run()), "{shape:?}: other bits at the second run");
         }
@@ -94,17 +96,17 @@ products!(integer_products, products_integers, i8 i32, INTEGERS, |numbers| numbe
     _ => (U8::number, U8::number),
 });
 
-fn every_width(place: &Place, shape @ [m, k]: [u64; 2], seed: u64) {
+fn every_width(setup: &Setup, shape @ [m, k]: [u64; 2], seed: u64) {
     // One step of K.
     let (k, n) = (k.min(64), 32);
     let mut numbers = Numbers::new(seed);
     let [x, w]: [Vec<bf16>; 2] = [m * k, ROWS * k].map(|count| (0..count).map(|_| small(&mut numbers)).collect());
-    let (dx, dw) = (upload(place, &x, &[m, k]), upload(place, &w, &[ROWS, k]));
-    let mut y = poisoned::<f32>(place, &[m, n]);
+    let (dx, dw) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[ROWS, k]));
+    let mut y = poisoned::<f32>(setup, &[m, n]);
     macro_rules! run {
         ($($kernel:ident)*) => {$(
             let dims = kernels::$kernel::Dims { M: m, K: k, R: ROWS, N: n };
-            kernels::$kernel::plan_with(&place.device, dims, &place.options).unwrap().run(&dx, &dw, &mut y).unwrap();
+            kernels::$kernel::plan_with(&setup.device, dims, &setup.options).unwrap().run(&dx, &dw, &mut y).unwrap();
         )*};
     }
     run!(products_widths0 products_widths1 products_widths2 products_widths3 products_widths4 products_widths5 products_widths6 products_widths7);
@@ -118,5 +120,5 @@ fn every_width(place: &Place, shape @ [m, k]: [u64; 2], seed: u64) {
         sum as f32 + 0.0
     };
     let found: Vec<f32> = y.download().unwrap().into_iter().map(|v| v + 0.0).collect();
-    exact(&upload(place, &found, &[m, n]), expected, &format!("widths of {shape:?}"));
+    exact(&upload(setup, &found, &[m, n]), expected, &format!("widths of {shape:?}"));
 }

@@ -148,7 +148,7 @@ impl<'a> Body<'a> {
                 let rows = format!("{{ M / {by} }}");
                 self.param(access, kind, format!("i / {by}, {col}"), element, &[&rows, "N"])
             }
-            Kind::Table | Kind::Other | Kind::Small | Kind::Operand | Kind::Product => unreachable!("made where it is used"),
+            Kind::Table | Kind::Other | Kind::Small | Kind::Operand | Kind::GemmResult => unreachable!("made where it is used"),
         }
     }
 

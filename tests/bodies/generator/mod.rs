@@ -7,11 +7,11 @@
 mod body;
 mod element;
 mod fault;
+mod gemm;
 mod helper;
 mod indexed;
 mod kernel;
 mod operations;
-mod product;
 mod rows;
 mod signature;
 mod view;

@@ -1,6 +1,6 @@
 //! What right bodies call on their `cta`, and the operations that go element by element.
 //!
-//! Kinds of bodies are a place for another module beside `rows`, `indexed` and `product`; helpers that take `cta` are in `helper.rs`.
+//! Kinds of bodies are a place for another module beside `rows`, `indexed` and `gemm`; helpers that take `cta` are in `helper.rs`.
 
 use super::body::{Body, NAMES, fill};
 use super::element::Element;
@@ -20,7 +20,7 @@ pub enum Operation {
     IndexCopy,
     IndexAdd,
     Sums,
-    Product,
+    Gemm,
     Pair,
     Gemv,
 }
@@ -31,7 +31,7 @@ impl Operation {
         Operation::Zip,
         Operation::Rows,
         Operation::Transpose,
-        Operation::Product,
+        Operation::Gemm,
         Operation::IndexAdd,
         Operation::Generate,
         Operation::Scatter,
@@ -52,14 +52,14 @@ impl Operation {
             Operation::Rows | Operation::Scatter | Operation::Sums => &[Rows],
             Operation::Columns | Operation::IndexCopy | Operation::IndexAdd => &[Columns],
             Operation::Take => &[Elements, Rows],
-            Operation::Product | Operation::Pair | Operation::Gemv => &[Elements],
+            Operation::Gemm | Operation::Pair | Operation::Gemv => &[Elements],
             _ => &Layout::ALL,
         }
     }
 
     /// Whether no other operation may be in its body.
     pub fn is_alone(self) -> bool {
-        matches!(self, Operation::Product | Operation::Pair | Operation::Gemv)
+        matches!(self, Operation::Gemm | Operation::Pair | Operation::Gemv)
     }
 }
 
@@ -99,7 +99,7 @@ impl Body<'_> {
             Operation::IndexCopy => self.indexed("index_copy"),
             Operation::IndexAdd => self.indexed("index_add"),
             Operation::Sums => self.sums(),
-            Operation::Product => self.product(),
+            Operation::Gemm => self.gemm(),
             Operation::Pair => self.pair(),
             Operation::Gemv => self.gemv(),
         }

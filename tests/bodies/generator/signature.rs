@@ -53,16 +53,16 @@ pub enum Kind {
     Other,
     /// The same, and small numbers: of sums that are to be exact.
     Small,
-    /// An operand of a product: the same, and addressed by TMA.
+    /// An operand of a GEMM: the same, and addressed by TMA.
     Operand,
-    /// The result of a product.
-    Product,
+    /// The result of a GEMM.
+    GemmResult,
 }
 
 impl Kind {
     /// Whether a task of one plane may have one plane of it.
     pub fn has_planes(self) -> bool {
-        matches!(self, Kind::Main | Kind::Turned | Kind::Halo(_) | Kind::Everything | Kind::Operand | Kind::Product)
+        matches!(self, Kind::Main | Kind::Turned | Kind::Halo(_) | Kind::Everything | Kind::Operand | Kind::GemmResult)
     }
 }
 

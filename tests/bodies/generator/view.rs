@@ -48,7 +48,7 @@ impl View {
     }
 
     pub fn may_be(&self, kind: Kind) -> bool {
-        self.is_plain || !matches!(kind, Kind::Operand | Kind::Product)
+        self.is_plain || !matches!(kind, Kind::Operand | Kind::GemmResult)
     }
 }
 

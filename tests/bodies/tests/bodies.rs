@@ -2,6 +2,8 @@
 //! Those that read outside their region are stopped on the CPU, and read zeros there on a GPU.
 //!
 //! `MACO_BODIES=first..last cargo test -p bodies` is for other seeds than those of CI. The bodies that do not compile are in `tests/bodies.rs` of the root.
+//!
+//! Takes a quarter of a minute: each body runs in every schedule with one to five workers, also with a thread for each role.
 mod support;
 
 use maco::{Device, PlanOptions, Schedule};
@@ -15,7 +17,7 @@ mod checks {
     include!(concat!(env!("OUT_DIR"), "/generated/checks.rs"));
 }
 
-/// M, N, K, V and B: several tiles and pieces of tiles, fewer elements than a tile, whole tiles and more than one step of a product.
+/// M, N, K, V and B: several tiles and pieces of tiles, fewer elements than a tile, whole tiles and more than one step of a GEMM.
 const SIZES: [[usize; 5]; 3] = [[72, 132, 12, 10, 3], [4, 12, 3, 5, 1], [96, 64, 80, 8, 2]];
 
 fn schedules(workers: u32) -> Vec<Schedule> {

@@ -114,7 +114,7 @@ pub unsafe fn step(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
     }
 }
 
-/// Nobody can tell in which order its tasks run but by the result. One tile for all products: delays are in the code of each.
+/// Nobody can tell in which order its tasks run but by the result. One tile for all GEMMs: delays are in the code of each.
 #[maco::megakernel]
 pub fn mixed(
     x: In<bf16, M, K>,

@@ -1,4 +1,6 @@
 //! Ranks that are late, each at other places: each has delays of its own, by its seed, in every role. Not a number changes.
+//!
+//! Takes half a minute: ranks sleep, and each of them waits for the latest.
 #![allow(dead_code)]
 
 #[path = "../../kernels/tests/support/rounds.rs"]

@@ -1,4 +1,4 @@
-//! Products whose results, or whose operands, are of another element than their operands A and B.
+//! GEMMs whose results, or whose operands, are of another element than their operands A and B.
 use maco::prelude::*;
 
 /// v - 2 r: what is first and what is second shows.
@@ -25,7 +25,7 @@ pub fn widened(
     linear(x, w, large).then(add(b)).then(minus_twice(r)).tile(128, 256);
 }
 
-/// `f16` that becomes `f32`, and `bf16` that becomes `f16`, beside products that stay what they are: one path, several codes.
+/// `f16` that becomes `f32`, and `bf16` that becomes `f16`, beside GEMMs that stay what they are: one path, several codes.
 #[maco::megakernel]
 pub fn changed(
     x: In<bf16, M, K>,
@@ -94,7 +94,7 @@ pub fn in_parts(
     linear(p, q, narrow).then(add(b)).then(minus_twice(r)).tile(128, 128).split_k(2);
 }
 
-/// Two products that become one result, of another element.
+/// Two GEMMs that become one result, of another element.
 #[maco::megakernel]
 pub fn paired(
     x: In<bf16, M, K>,
@@ -110,7 +110,7 @@ pub fn paired(
     gated_linear(x, gate, up, half).tile(128, 128);
 }
 
-/// Planes, groups whose weights data names, and the other forms of products.
+/// Planes, groups whose weights data names, and the other forms of GEMMs.
 #[maco::megakernel]
 pub fn planes(
     expert: In<u32, B>,
@@ -141,7 +141,7 @@ pub fn few(
     skinny_linear(x, w, wide).then(add(b)).then(minus_twice(g)).tile(16, 16);
 }
 
-/// A result of another element that the next product reads: of two bytes it has in-band flags, of four it has none.
+/// A result of another element that the next GEMM reads: of two bytes it has in-band flags, of four it has none.
 #[maco::megakernel]
 pub fn chain(x: In<bf16, M, K>, up: In<bf16, N, K>, down: In<f16, K, N>, side: In<f32, K, N>, y: Out<f32, M, K>, z: Out<bf16, M, K>) {
     let h = temp::<f16, M, N>();

@@ -1,4 +1,4 @@
-//! Products with every sort of operand behind them, in each tile that they have.
+//! GEMMs with every sort of operand behind them, in each tile that they have.
 use maco::prelude::*;
 
 /// max(v, r): a user's function of two values.
@@ -110,7 +110,7 @@ pub fn planes(
     grouped_linear(expert, x, w, z).then(minus_twice(r)).tile(1, 128, 128);
 }
 
-/// Two products that become one result.
+/// Two GEMMs that become one result.
 #[maco::megakernel]
 pub fn paired(
     x: In<bf16, M, K>,
@@ -160,7 +160,7 @@ pub fn block(x: In<bf16, M, K>, up: In<bf16, N, K>, down: In<bf16, K, N>, y: Out
     skinny_linear(h, down, y).then(add(x)).tile(8, 8);
 }
 
-/// Layers that add to what comes in, each of three products.
+/// Layers that add to what comes in, each of three GEMMs.
 #[maco::megakernel]
 pub fn layers(x: In<bf16, M, K>, up: [In<bf16, N, K>; 2], down: [In<bf16, K, N>; 2], y: Out<bf16, M, K>) {
     let h = temp::<bf16, M, K>();

@@ -1,4 +1,4 @@
-//! Megakernels whose products have operands in their epilogues, or an elementwise prologue.
+//! Megakernels whose GEMMs have operands in their epilogues, or an elementwise prologue.
 pub mod casts;
 pub mod kernels;
 pub mod prologues;

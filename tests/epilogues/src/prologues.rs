@@ -1,4 +1,4 @@
-//! Products with an elementwise prologue on operand A, in every form and in each tile that they have.
+//! GEMMs with an elementwise prologue on operand A, in every form and in each tile that they have.
 use maco::prelude::*;
 
 /// 1 / v: infinite at 0, which nobody is to see behind the end of a contraction.
@@ -89,7 +89,7 @@ pub fn parts(x: In<bf16, M, K>, w: In<bf16, N, K>, b: In<bf16, N>, small: Out<bf
     linear(x, w, large).first(one_over).then(add(b)).tile(128, 256).split_k(3);
 }
 
-/// Planes, groups whose weights data names, and two products that become one result.
+/// Planes, groups whose weights data names, and two GEMMs that become one result.
 #[maco::megakernel]
 pub fn planes(
     expert: In<u32, B>,
@@ -116,7 +116,7 @@ pub fn own_linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..
     cta.store(acc, y);
 }
 
-/// What a task of its own would have made of operand A, and of what another product has made: the same bits.
+/// What a task of its own would have made of operand A, and of what another GEMM has made: the same bits.
 #[maco::megakernel]
 pub fn same(
     x: In<bf16, M, K>,

@@ -1,4 +1,4 @@
-//! Results and operands of other elements than operands A and B, behind every sort of product, against `f64`: rounded once.
+//! Results and operands of other elements than operands A and B, behind every sort of GEMM, against `f64`: rounded once.
 mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;

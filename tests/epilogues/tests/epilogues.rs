@@ -1,4 +1,4 @@
-//! Every sort of epilogue behind every sort of product against `f64`: whole and ragged tiles, sums in parts, planes, pairs, few rows, operands
+//! Every sort of epilogue behind every sort of GEMM against `f64`: whole and ragged tiles, sums in parts, planes, pairs, few rows, operands
 //! that lie in other ways than the result.
 mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
@@ -251,7 +251,7 @@ fn groups_of_calls(device: &Device) {
         for options in options(device) {
             let plan = layers::plan_with(device, layers::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();
             let in_band: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
-            // A product with operands behind it is still nothing but a product, and hands on what is small; only the pipeline can poll.
+            // A GEMM with operands behind it is still nothing but a GEMM, and hands on what is small; only the pipeline can poll.
             let polls = device.is_gpu() || options == PlanOptions::new().pipelined(true);
             assert_eq!(in_band, if polls { vec![2, 3, 4, 5] } else { Vec::new() });
             let (up, down) = (up.each_ref().map(|one| one.upload(device)), down.each_ref().map(|one| one.upload(device)));

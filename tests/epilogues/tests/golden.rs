@@ -1,4 +1,6 @@
-//! The device code of products with operands behind them, and with elementwise prologues on operand A: every one runs in the registers that there are.
+//! The device code of GEMMs with operands behind them, and with elementwise prologues on operand A: every one runs in the registers that there are.
+//!
+//! Takes half a minute: the lint reads a whole entry for every fence that is taken out.
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 

@@ -1,4 +1,4 @@
-//! Products with an elementwise prologue on operand A, against `f64`, and against a task of its own: whole and ragged tiles, every form, sums in parts,
+//! GEMMs with an elementwise prologue on operand A, against `f64`, and against a task of its own: whole and ragged tiles, every form, sums in parts,
 //! planes, pairs. The prologue is infinite at 0, so what lies behind the end of a contraction would show.
 mod common;
 #[path = "../../kernels/tests/support/mod.rs"]

@@ -55,7 +55,7 @@ pub fn grouped(
 
 /// x · wᵀ.
 #[maco::task(tile(i = 64 | 128, j = 128), E in [bf16, f16])]
-pub fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
+pub fn gemm(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {
         cta.mma(&mut acc, x.tile(k), w.tile(k));
@@ -179,6 +179,6 @@ pub fn others(
     look_up(ids, x, looked);
     cube(x, cubes);
     grouped(q, k, shared);
-    product(a, w, multiplied);
+    gemm(a, w, multiplied);
     deviations(x, d, squares);
 }

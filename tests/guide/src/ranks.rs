@@ -36,7 +36,7 @@ pub fn as_threads() -> Result<Vec<f32>, Error> {
     Ok(all.concat())
 }
 
-/// A product whose terms are spread over the ranks; `count` divides 64.
+/// A GEMM whose terms are spread over the ranks; `count` divides 64.
 pub fn row_parallel_on(ranks: &Communicator) -> Result<Vec<bf16>, Error> {
     let device = Device::cpu_with(2);
     let options = PlanOptions::new().communicator(ranks.clone());

@@ -39,7 +39,7 @@ const CASES: [(u16, &str); 35] = [
     (25, "view/slice"),
     (26, "dimension/by_zero"),
     (28, "region/no_dimension"),
-    (68, "body/operation_beside_product"),
+    (68, "body/operation_beside_gemm"),
     (73, "access/zip_reads_write"),
     (74, "body/never_written"),
     (75, "axes/zip_turned"),

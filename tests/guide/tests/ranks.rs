@@ -23,7 +23,7 @@ fn what_was_exchanged_comes_back() {
 }
 
 #[test]
-fn a_product_over_ranks_is_that_of_one() {
+fn a_gemm_over_ranks_is_that_of_one() {
     for count in [1, 2, 4] {
         for found in Communicator::threads(count, |communicator| ranks::row_parallel_on(&communicator).unwrap()).unwrap() {
             assert!(found.iter().all(|value| value.to_f32() == 16.0), "{count} ranks: {found:?}");

@@ -1,22 +1,22 @@
-//! Matrix products, epilogues, layers, groups of calls.
+//! GEMMs, epilogues, layers, groups of calls.
 use library::{block, double};
 use maco::prelude::*;
 
 pub const LAYERS: usize = 3;
 
 #[maco::megakernel]
-pub fn product(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
+pub fn gemm(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
     linear(x, w, y);
 }
 
 #[maco::megakernel]
-pub fn product_f16(x: In<f16, M, K>, w: In<f16, N, K>, y: Out<f16, M, N>) {
+pub fn gemm_f16(x: In<f16, M, K>, w: In<f16, N, K>, y: Out<f16, M, N>) {
     linear(x, w, y);
 }
 
 /// Multiplied as tf32.
 #[maco::megakernel]
-pub fn product_f32(x: In<f32, M, K>, w: In<f32, N, K>, y: Out<f32, M, N>) {
+pub fn gemm_f32(x: In<f32, M, K>, w: In<f32, N, K>, y: Out<f32, M, N>) {
     linear(x, w, y);
 }
 
@@ -37,7 +37,7 @@ pub fn tiles(x: In<bf16, M, K>, w: In<bf16, N, K>, a: Out<bf16, M, N>, b: Out<bf
 
 /// y = a · b with b stored [K, N].
 #[maco::megakernel]
-pub fn plain_product(a: In<bf16, M, K>, b: In<bf16, K, N>, y: Out<bf16, M, N>) {
+pub fn plain_gemm(a: In<bf16, M, K>, b: In<bf16, K, N>, y: Out<bf16, M, N>) {
     matmul(a, b, y);
 }
 

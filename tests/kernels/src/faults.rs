@@ -1,4 +1,4 @@
-//! Kernels that tests break: tasks of every kind in a row, GEMVs, products whose planes data names, tasks that wait for a flag. Bodies
+//! Kernels that tests break: tasks of every kind in a row, GEMVs, GEMMs whose planes data names, tasks that wait for a flag. Bodies
 //! with scratch or a prologue are in `bodies.rs`.
 use maco::prelude::*;
 
@@ -79,7 +79,7 @@ pub unsafe fn negate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(
     }
 }
 
-/// Tasks of every kind that is no body of threads with scratch or a prologue: a product; rows and elements, each in tiles that come through the ring and in
+/// Tasks of every kind that is no body of threads with scratch or a prologue: a GEMM; rows and elements, each in tiles that come through the ring and in
 /// smaller ones; rows by index; SIMT; of one warp. Of `N` = 256 columns a page of the ring has 16 rows.
 #[maco::megakernel]
 pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, M, N>) {
@@ -117,7 +117,7 @@ pub fn few(x: In<bf16, M, K>, w: [In<bf16, K, K>; 4], scale: In<bf16, K>, y: Out
     skinny_linear(x, last, y);
 }
 
-/// Of each group of rows, the products of its expert; workers claim the first ones.
+/// Of each group of rows, the GEMMs of its expert; workers claim the first ones.
 #[maco::megakernel]
 pub fn experts(expert: In<u32, G>, x: In<bf16, R, K>, up: In<bf16, X, H, K>, down: In<bf16, X, K, H>, y: Out<f32, R, K>) {
     let h = temp::<bf16, R, H>();

@@ -1,9 +1,9 @@
-//! Tasks whose work is in helper functions: a product, a GEMV, rows of two elements, and two operations of which one reads what the other has written.
+//! Tasks whose work is in helper functions: a GEMM, a GEMV, rows of two elements, and two operations of which one reads what the other has written.
 use maco::prelude::*;
 use maco::{Element, HalfElement, MmaElement};
 
 #[maco::helper(Gemm)]
-fn product<E: MmaElement>(
+fn gemm<E: MmaElement>(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, K>,
     #[read(j, ..)] w: Tensor<E, N, K>,
@@ -24,7 +24,7 @@ pub fn many_rows(
     #[read(j, ..)] w: Tensor<bf16, N, K>,
     #[write(i, j)] y: Tensor<bf16, M, N>,
 ) {
-    product(cta, x, w, y);
+    gemm(cta, x, w, y);
 }
 
 #[maco::helper(Gemv)]

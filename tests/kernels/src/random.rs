@@ -1,19 +1,19 @@
 //! What random graphs are made of: tasks that are exact on small integers, with every kind of region, in small and large tiles.
 use maco::prelude::*;
 
-// Two sets, each with products and with tasks of every kind: one of all takes `ptxas` two minutes.
+// Two sets, each with GEMMs and with tasks of every kind: one of all takes `ptxas` two minutes.
 maco::task_set! {
-    /// What a random graph may call: products with a transposed operand B, and updates in place.
+    /// What a random graph may call: GEMMs with a transposed operand B, and updates in place.
     pub ops: linear<bf16>, add<bf16>, copy<f32>, wrap<f32>, widen, narrow, nudge, accumulate, merge, transpose, negate, lift
 }
 
 maco::task_set! {
-    /// What another may call: products with an operand B as it is, reductions, and halos.
+    /// What another may call: GEMMs with an operand B as it is, reductions, and halos.
     pub more_ops: matmul<bf16>, mul<f32>, bias<f32>, copy<f32>, sum_rows<bf16>, column_sums, wrap<f32>, widen, narrow, stencil, pick,
         negate, lift
 }
 
-/// v less the nearest multiple of 8: keeps chains of products small.
+/// v less the nearest multiple of 8: keeps chains of GEMMs small.
 #[maco::task(elementwise)]
 pub fn wrap(v: f32) -> f32 {
     // The sum has no bits for a fraction.

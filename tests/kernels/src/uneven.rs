@@ -40,9 +40,9 @@ pub fn served(x: In<f32, M, N>, by: f32, y: Out<f32, M, N>) {
     add(large, x, y).tile(4, 1024);
 }
 
-/// Products that are drained, before and behind element-wise tasks that are not.
+/// GEMMs that are drained, before and behind element-wise tasks that are not.
 #[maco::megakernel]
-pub fn products(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], by: f32, y: Out<bf16, M, K>) {
+pub fn gemms(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], by: f32, y: Out<bf16, M, K>) {
     let a = temp::<bf16, M, K>();
     linear(x, w[0], a).drain();
     scale(a, by);

@@ -1,33 +1,20 @@
-//! Matrix products, epilogues, layers and groups of calls: right on every device, ragged sizes too.
+//! GEMMs, epilogues, layers and groups of calls: right on every device, ragged sizes too.
 mod support;
 
 use kernels::dense;
 use maco::{Communicator, Device, PlanOptions, bf16, f16};
 use support::{Matrix, gelu, poisoned};
 
-on_every_device!(
-    product,
-    product_f16,
-    product_f32,
-    turned_f32,
-    tiles,
-    plain_product,
-    mlp,
-    layers,
-    blocks,
-    diamond,
-    reduced,
-    empty_contraction
-);
+on_every_device!(gemm, gemm_f16, gemm_f32, turned_f32, tiles, plain_gemm, mlp, layers, blocks, diamond, reduced, empty_contraction);
 
 /// M, N, K: one tile, several, ragged in every dimension, less than a box, row strides that need padding.
 const SIZES: [(usize, usize, usize); 6] = [(64, 128, 64), (128, 256, 128), (130, 264, 200), (1, 10, 72), (65, 3, 1), (200, 131, 77)];
 
-fn product(device: &Device) {
+fn gemm(device: &Device) {
     for (m, n, k) in SIZES {
         let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
         let mut y = poisoned::<bf16>(device, m, n);
-        let plan = dense::product::plan(device, dense::product::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+        let plan = dense::gemm::plan(device, dense::gemm::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
         for _ in 0..3 {
             plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
         }
@@ -35,21 +22,21 @@ fn product(device: &Device) {
     }
 }
 
-fn product_f16(device: &Device) {
+fn gemm_f16(device: &Device) {
     let (m, n, k) = (130, 264, 200);
     let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
     let mut y = poisoned::<f16>(device, m, n);
-    let plan = dense::product_f16::plan(device, dense::product_f16::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+    let plan = dense::gemm_f16::plan(device, dense::gemm_f16::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
     plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
     x.times(&w.t()).exactly(&y, "f16");
 }
 
 /// Small integers are exact in tf32.
-fn product_f32(device: &Device) {
+fn gemm_f32(device: &Device) {
     for (m, n, k) in SIZES {
         let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
         let mut y = poisoned::<f32>(device, m, n);
-        let plan = dense::product_f32::plan(device, dense::product_f32::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+        let plan = dense::gemm_f32::plan(device, dense::gemm_f32::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
         plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
         x.times(&w.t()).exactly(&y, &format!("f32, {m} × {n} × {k}"));
     }
@@ -79,11 +66,11 @@ fn tiles(device: &Device) {
     }
 }
 
-fn plain_product(device: &Device) {
+fn plain_gemm(device: &Device) {
     for (m, n, k) in SIZES {
         let (a, b) = (Matrix::integers(m, k, 5, 2), Matrix::sparse(k, n, 6));
         let mut y = poisoned::<bf16>(device, m, n);
-        let plan = dense::plain_product::plan(device, dense::plain_product::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+        let plan = dense::plain_gemm::plan(device, dense::plain_gemm::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
         plan.run(&a.upload(device), &b.upload(device), &mut y).unwrap();
         a.times(&b).bf16().exactly(&y, &format!("{m} × {n} × {k}"));
     }
@@ -157,7 +144,7 @@ fn reduced(device: &Device) {
 fn empty_contraction(device: &Device) {
     let (m, n) = (70, 136);
     let mut y = poisoned::<bf16>(device, m, n);
-    let plan = dense::product::plan(device, dense::product::Dims { M: m as u64, K: 0, N: n as u64 }).unwrap();
+    let plan = dense::gemm::plan(device, dense::gemm::Dims { M: m as u64, K: 0, N: n as u64 }).unwrap();
     let (x, w) = (device.zeros::<bf16>([m as u64, 0]).unwrap(), device.zeros::<bf16>([n as u64, 0]).unwrap());
     plan.run(&x, &w, &mut y).unwrap();
     Matrix::new(m, n, |_, _| 0.0).exactly(&y, "empty contraction");

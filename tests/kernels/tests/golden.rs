@@ -12,16 +12,16 @@ use maco_build::ptx::{Rules, Statement, lint};
 use ptx::{Entry, FENCES, device_code, unseen, unseen_fences};
 
 /// Entries with a summary. Some use tensor cores, some do not; all kinds of tasks.
-const GOLDEN: [&str; 8] = ["product", "product_f16", "plain_product", "layers", "blurred", "normed", "reversed", "ops"];
+const GOLDEN: [&str; 8] = ["gemm", "gemm_f16", "plain_gemm", "layers", "blurred", "normed", "reversed", "ops"];
 
-/// `wgmma` instructions: four for each width of a sum in registers (64, 128 or 256 columns of a warpgroup), whatever calls the entry may run: products share
-/// their loops (docs/decisions/0054-products-of-all-tiles-share-code.md).
+/// `wgmma` instructions: four for each width of a sum in registers (64, 128 or 256 columns of a warpgroup), whatever calls the entry may run: GEMMs share
+/// their loops (docs/decisions/0054-gemms-of-all-tiles-share-code.md).
 const WGMMA: [(&str, usize); 20] = [
-    ("product", 12),
-    ("product_f16", 12),
-    ("product_f32", 12),
+    ("gemm", 12),
+    ("gemm_f16", 12),
+    ("gemm_f32", 12),
     ("turned_f32", 12),
-    ("plain_product", 12),
+    ("plain_gemm", 12),
     ("tiles", 12),
     ("layers", 12),
     ("blocks", 12),

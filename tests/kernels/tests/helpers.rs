@@ -15,7 +15,7 @@ fn helped(device: &Device) {
         let (mut t, mut y) = (poisoned::<f32>(device, m, n), poisoned::<f32>(device, m, n));
         plan.run(&x.upload(device), &w.upload(device), &mut many, &mut few, &v.upload(device), &mut t, &mut y, 0.5).unwrap();
         let product = x.times(&w.t()).bf16();
-        product.exactly(&many, "a product in a helper");
+        product.exactly(&many, "a GEMM in a helper");
         product.exactly(&few, "a GEMV in a helper");
         let less = Matrix::new(m, n, |r, c| v.at(r, c) - v.at(r, 0));
         less.exactly(&t, "rows in a helper");

@@ -181,7 +181,7 @@ fn shared_memory(device: &Device) {
     // One tensor for two inputs.
     let square = Matrix::new(8, 8, |r, c| if r == c { 2.0 } else { 0.0 }).upload::<bf16>(device);
     let mut product = poisoned::<bf16>(device, 8, 8);
-    dense::product::plan(device, dense::product::Dims { M: 8, K: 8, N: 8 }).unwrap().run(&square, &square, &mut product).unwrap();
+    dense::gemm::plan(device, dense::gemm::Dims { M: 8, K: 8, N: 8 }).unwrap().run(&square, &square, &mut product).unwrap();
     Matrix::new(8, 8, |r, c| if r == c { 4.0 } else { 0.0 }).exactly(&product, "x · xᵀ");
 
     // An InOut and an Out at one place.
@@ -236,8 +236,8 @@ fn wrong_shapes(device: &Device) {
 }
 
 fn plans_that_cannot_be(device: &Device) {
-    let dims = dense::product::Dims { M: 1024, K: 64, N: 1024 };
-    let plan = |options: PlanOptions| dense::product::plan_with(device, dims, &options);
+    let dims = dense::gemm::Dims { M: 1024, K: 64, N: 1024 };
+    let plan = |options: PlanOptions| dense::gemm::plan_with(device, dims, &options);
     let tasks = plan(PlanOptions::new()).unwrap().tasks();
     refused(plan(PlanOptions::new().max_tasks(tasks - 1)), 27, &["`linear` (call #0)", &format!("at most {}", tasks - 1)]);
     assert!(plan(PlanOptions::new().max_tasks(tasks)).is_ok());
@@ -266,9 +266,9 @@ fn sizes_that_do_not_divide(device: &Device) {
 /// Sizes nobody can mean: an error or a plan, soon.
 fn absurd_sizes(device: &Device) {
     // To load code takes time of its own.
-    let small = dense::product::Dims { M: 1, K: 1, N: 1 };
+    let small = dense::gemm::Dims { M: 1, K: 1, N: 1 };
     let _loaded =
-        (dense::product::plan(device, small), Halves::new(device), inputs::halved::plan(device, inputs::halved::Dims { M: 1, N: 2 }));
+        (dense::gemm::plan(device, small), Halves::new(device), inputs::halved::plan(device, inputs::halved::Dims { M: 1, N: 2 }));
     let begin = Instant::now();
     let sizes =
         [0, 1, 65, (1 << 16) + 1, (1 << 31) - 1, 1 << 31, (1 << 32) + 1, 1 << 40, 1 << 62, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX];
@@ -288,11 +288,11 @@ fn absurd_sizes(device: &Device) {
                 told(regions::blurred::plan_with(device, regions::blurred::Dims { M: m, N: n }, &options).map(drop));
                 told(regions::halves::plan_with(device, regions::halves::Dims { M: m, H: n }, &options).map(drop));
             }
-            told(dense::product::plan_with(device, dense::product::Dims { M: m, K: n, N: n }, &options).map(drop));
+            told(dense::gemm::plan_with(device, dense::gemm::Dims { M: m, K: n, N: n }, &options).map(drop));
             told(inputs::halved::plan_with(device, inputs::halved::Dims { M: n, N: m }, &options).map(drop));
         }
         if !fits {
-            assert!(dense::product::plan_with(device, dense::product::Dims { M: m, K: 64, N: 64 }, &options).is_err(), "{m}");
+            assert!(dense::gemm::plan_with(device, dense::gemm::Dims { M: m, K: 64, N: 64 }, &options).is_err(), "{m}");
         }
     }
     let scale = std::env::var("MACO_DEADLINE_SCALE").ok().and_then(|scale| scale.trim().parse().ok()).unwrap_or(1.0);

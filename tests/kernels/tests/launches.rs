@@ -479,15 +479,15 @@ fn two_plans_from_two_threads(device: &Device) {
     let times = rounds(if device.is_gpu() { 400 } else { 3 });
     for schedule in SCHEDULES {
         let options = PlanOptions::new().schedule(schedule);
-        let products = dense::mlp::plan_with(device, DIMS, &options).unwrap();
+        let gemms = dense::mlp::plan_with(device, DIMS, &options).unwrap();
         let halos = regions::blurred::plan_with(device, regions::blurred::Dims { M: 100, N: 130 }, &options).unwrap();
         std::thread::scope(|scope| {
             let threads = [
                 scope.spawn(|| {
                     for _ in 0..times {
                         let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
-                        products.run(&first.x, &first.up, &first.down, &mut y).unwrap();
-                        first.expected.within(&y, 0.02, "products");
+                        gemms.run(&first.x, &first.up, &first.down, &mut y).unwrap();
+                        first.expected.within(&y, 0.02, "GEMMs");
                     }
                 }),
                 scope.spawn(|| {
@@ -630,15 +630,15 @@ fn memory_that_was_full_of_ones(device: &Device) {
                 continue;
             }
             let options = PlanOptions::new().schedule(schedule).pipelined(pipelined);
-            let products = dense::mlp::plan_with(device, DIMS, &options).unwrap();
+            let gemms = dense::mlp::plan_with(device, DIMS, &options).unwrap();
             let halos = regions::blurred::plan_with(device, regions::blurred::Dims { M: 100, N: 130 }, &options).unwrap();
             let dims = split::chain::Dims { M: m as u64, K: k as u64, H: h as u64 };
             let parts = split::chain::plan_with(device, dims, &options).unwrap();
             for _ in 0..3 {
-                products.fill_temporaries(0xff).unwrap();
+                gemms.fill_temporaries(0xff).unwrap();
                 let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
-                products.run(&case.x, &case.up, &case.down, &mut y).unwrap();
-                case.expected.within(&y, 0.02, "products");
+                gemms.run(&case.x, &case.up, &case.down, &mut y).unwrap();
+                case.expected.within(&y, 0.02, "GEMMs");
 
                 halos.fill_temporaries(0xff).unwrap();
                 let (mut inout, mut y) = (image.upload::<f32>(device), poisoned::<f32>(device, 100, 130));

@@ -58,9 +58,9 @@ fn output<E: TensorElement + From64>(device: &Device, rows: u64, cols: u64) -> T
 const SIZES: [[u64; 3]; 6] = [[64, 128, 64], [130, 264, 200], [1, 10, 72], [65, 3, 1], [70, 136, 0], [129, 130, 1100]];
 
 #[test]
-fn products() {
+fn gemms() {
     for [m, n, k] in SIZES {
-        agrees!(SEEDS / 6, dense::product, dense::product::Dims { M: m, K: k, N: n }, |device, plan| {
+        agrees!(SEEDS / 6, dense::gemm, dense::gemm::Dims { M: m, K: k, N: n }, |device, plan| {
             let (x, w, mut y) = (fractions(device, m, k, 1), fractions(device, n, k, 2), output::<bf16>(device, m, n));
             plan.run(&x, &w, &mut y).map(|_| bits(&y))
         });
@@ -68,13 +68,13 @@ fn products() {
 }
 
 #[test]
-fn products_in_f16_and_of_matrices_across_the_contraction() {
+fn gemms_in_f16_and_of_matrices_across_the_contraction() {
     for [m, n, k] in [[130, 264, 200], [129, 130, 1100]] {
-        agrees!(2, dense::product_f16, dense::product_f16::Dims { M: m, K: k, N: n }, |device, plan| {
+        agrees!(2, dense::gemm_f16, dense::gemm_f16::Dims { M: m, K: k, N: n }, |device, plan| {
             let (x, w, mut y) = (fractions(device, m, k, 1), fractions(device, n, k, 2), output::<f16>(device, m, n));
             plan.run(&x, &w, &mut y).map(|_| bits(&y))
         });
-        agrees!(2, dense::plain_product, dense::plain_product::Dims { M: m, K: k, N: n }, |device, plan| {
+        agrees!(2, dense::plain_gemm, dense::plain_gemm::Dims { M: m, K: k, N: n }, |device, plan| {
             let (a, b, mut y) = (fractions(device, m, k, 1), fractions(device, k, n, 2), output::<bf16>(device, m, n));
             plan.run(&a, &b, &mut y).map(|_| bits(&y))
         });
@@ -105,7 +105,7 @@ fn two_layers() {
     }
 }
 
-/// Products and element-wise tasks by turns.
+/// GEMMs and element-wise tasks by turns.
 #[test]
 fn kinds_that_change() {
     let [m, k] = [130, 136];
@@ -163,7 +163,7 @@ fn drained_tasks() {
         plan.run(&x, 2.0, &mut y, &mut z).map(|_| [bits(&y), bits(&z)].concat())
     });
     let [m, k] = [130, 136];
-    agrees!(SEEDS / 3, uneven::products, uneven::products::Dims { M: m, K: k }, |device, plan| {
+    agrees!(SEEDS / 3, uneven::gemms, uneven::gemms::Dims { M: m, K: k }, |device, plan| {
         let (x, w) = (fractions(device, m, k, 1), [2, 3].map(|seed| fractions(device, k, k, seed)));
         let mut y = output::<bf16>(device, m, k);
         plan.run(&x, &w, 0.3, &mut y).map(|_| bits(&y))

@@ -1,4 +1,6 @@
 //! Neither the number of workers nor the schedule changes a bit of any result, roundings included.
+//!
+//! Takes ten seconds: every graph runs in every schedule, with few workers and with many.
 mod support;
 
 use std::collections::HashSet;
@@ -11,11 +13,11 @@ use maco::{
 use support::{Matrix, poisoned};
 
 on_every_device!(
-    products,
+    gemms,
     rows,
     halos,
     drains,
-    drained_products,
+    drained_gemms,
     balanced,
     a_long_chain,
     a_chain_of_warps,
@@ -81,7 +83,7 @@ fn reported(report: Report, plan: &maco::Plan) {
     assert_eq!((report.tasks, report.workers), (plan.tasks(), plan.workers()));
 }
 
-fn products(device: &Device) {
+fn gemms(device: &Device) {
     let (m, h, k) = (200, 264, 136);
     let fraction = |rows, cols, seed| Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload::<bf16>(device);
     let (x, up, down) = (fraction(m, k, 1), fraction(h, k, 2), fraction(k, h, 3));
@@ -166,13 +168,13 @@ fn drains(device: &Device) {
 }
 
 /// The same of tasks whose tiles travel through the ring, in bits.
-fn drained_products(device: &Device) {
+fn drained_gemms(device: &Device) {
     let (m, k) = (200, 136);
     let fraction = |rows, cols, seed| Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload::<bf16>(device);
     let (x, w) = (fraction(m, k, 1), [2, 3].map(|seed| fraction(k, k, seed)));
-    let dims = uneven::products::Dims { M: m as u64, K: k as u64 };
+    let dims = uneven::gemms::Dims { M: m as u64, K: k as u64 };
     agree(device, |options, times| {
-        let plan = uneven::products::plan_with(device, dims, options)?;
+        let plan = uneven::gemms::plan_with(device, dims, options)?;
         let once = || {
             let mut y = poisoned::<bf16>(device, m, k);
             plan.run(&x, &w, 0.3, &mut y).map(|_| bits(&y))
@@ -283,7 +285,7 @@ fn a_wide_fan(device: &Device) {
     });
 }
 
-/// Calls of one task each, of which no two neighbours are of a kind: products, tiles, plain loads, functions of an element, warps. All tensors are
+/// Calls of one task each, of which no two neighbours are of a kind: GEMMs, tiles, plain loads, functions of an element, warps. All tensors are
 /// 16 × 16, but for the 200 rows of `up` and the 200 columns of `down`.
 fn kinds_in_turn(graph: &mut TaskGraph, [x, order, up, down]: [Node; 4], rounds: usize) -> Node {
     let mut y = x;

@@ -1,4 +1,6 @@
 //! Sums made in parts by several tasks: right for every tile, shape and schedule, and the same bits every time.
+//!
+//! Takes a quarter of a minute: every tile, number of parts and schedule is a plan of its own, and is compared with a sequential sum.
 mod support;
 
 use kernels::{dense, split};
@@ -87,7 +89,7 @@ fn every_shape(device: &Device) {
         let options = PlanOptions::new().shapes(vec![shape.clone()]).schedule(SCHEDULES[below(4) as usize]);
         let variants = variants(device, options);
         let options = &variants[round % variants.len()];
-        let plan = dense::product::plan_with(device, dense::product::Dims { M: m, K: k, N: n }, options).unwrap();
+        let plan = dense::gemm::plan_with(device, dense::gemm::Dims { M: m, K: k, N: n }, options).unwrap();
         let mut y = poisoned::<bf16>(device, m as usize, n as usize);
         for _ in 0..2 {
             plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
@@ -110,8 +112,8 @@ fn same_bits(device: &Device) {
                 let shape = CallShape { call: 0, tile: Some(tile.into()), split: Some(parts), whole };
                 let options = PlanOptions::new().shapes(vec![shape]).schedule(schedule);
                 for options in variants(device, options) {
-                    let dims = dense::product_f16::Dims { M: m as u64, K: k as u64, N: n as u64 };
-                    let plan = dense::product_f16::plan_with(device, dims, &options).unwrap();
+                    let dims = dense::gemm_f16::Dims { M: m as u64, K: k as u64, N: n as u64 };
+                    let plan = dense::gemm_f16::plan_with(device, dims, &options).unwrap();
                     let mut y = poisoned::<f16>(device, m, n);
                     for seed in 0..rounds(40) as u32 / if device.is_gpu() { 1 } else { 10 } {
                         plan.set_delays(seed);

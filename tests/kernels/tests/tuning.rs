@@ -3,7 +3,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use kernels::dense::{product, tiles};
+use kernels::dense::{gemm, tiles};
 use maco::{Device, DeviceModel, PlanOptions, Tensor, Tuned, Tuning, bf16};
 use support::{Matrix, poisoned};
 
@@ -28,14 +28,14 @@ fn tuning(device: &Device, entries: Vec<Tuned>) -> Tuning {
     Tuning { entries, ..Tuning::new(device) }
 }
 
-/// Tile and parts of `product` with these measurements.
+/// Tile and parts of `gemm` with these measurements.
 fn chosen(device: &Device, options: PlanOptions) -> (Vec<u32>, u32) {
     chosen_for(device, M, options)
 }
 
 /// The same with so many rows.
 fn chosen_for(device: &Device, rows: u64, options: PlanOptions) -> (Vec<u32>, u32) {
-    let plan = product::plan_with(device, product::Dims { M: rows, K, N }, &options).unwrap();
+    let plan = gemm::plan_with(device, gemm::Dims { M: rows, K, N }, &options).unwrap();
     let call = &plan.graph().calls[0];
     let (x, w) = (Matrix::integers(rows as usize, K as usize, 1, 2), Matrix::sparse(N as usize, K as usize, 2));
     let mut y = poisoned::<bf16>(device, rows as usize, N as usize);
@@ -119,7 +119,7 @@ fn a_model_decides_what_nothing_else_does() {
     let model = DeviceModel { name: "made up".into(), gemm_tile: 1e9, part: 1e9, ..DeviceModel::DEFAULT };
     let with = |tuning: Tuning| {
         let options = PlanOptions::new().tuning(tuning);
-        product::plan_with(&device, product::Dims { M, K, N }, &options).unwrap().graph().clone()
+        gemm::plan_with(&device, gemm::Dims { M, K, N }, &options).unwrap().graph().clone()
     };
     let usual = with(Tuning::new(&device));
     let plan = with(Tuning { model: Some(model.clone()), ..Tuning::new(&device) });
@@ -137,7 +137,7 @@ fn a_model_decides_what_nothing_else_does() {
 fn the_model_in_use() {
     let device = Device::cpu_with(1);
     for (options, what) in [(PlanOptions::new(), "by itself"), (PlanOptions::new().tuning(Tuning::new(&device)), "with a tuning")] {
-        match product::plan_with(&device, product::Dims { M, K, N }, &options) {
+        match gemm::plan_with(&device, gemm::Dims { M, K, N }, &options) {
             Ok(plan) => println!("{what}: {}", plan.graph().model.name),
             Err(error) => println!("{what}: {error}"),
         }

@@ -94,8 +94,8 @@ fn every_schedule(device: &Device) {
             for span in profile.runs() {
                 let (task, count) = (&profile.tasks[span.task as usize], loads[span.task as usize]);
                 // Tiles of element-wise tasks come through the ring too, unless consumers wait for them themselves.
-                let product = profile.operations[task.operation as usize].flops > 0;
-                assert!(count == 1 || count == 0 && !product, "the loader loads {count} times for task {}", span.task);
+                let gemm = profile.operations[task.operation as usize].flops > 0;
+                assert!(count == 1 || count == 0 && !gemm, "the loader loads {count} times for task {}", span.task);
             }
         }
         let costs = profile.costs();
@@ -293,9 +293,9 @@ fn gpu_every_worker_of_a_large_launch_is_recorded() {
     let (plan, profile) = profile_layers(&device, [4096, 4096, 4096], &PlanOptions::new());
     sound(&plan, &profile);
     let summary = profile.summary();
-    let product = &summary.operations[0];
-    assert!(product.roofline.is_some_and(|percent| (20.0..110.0).contains(&percent)), "{summary}");
-    assert_eq!(product.workers, plan.workers());
+    let gemm = &summary.operations[0];
+    assert!(gemm.roofline.is_some_and(|percent| (20.0..110.0).contains(&percent)), "{summary}");
+    assert_eq!(gemm.workers, plan.workers());
     let path = std::env::temp_dir().join(format!("maco-gpu-trace-{}.json", std::process::id()));
     profile.write_chrome(&path).unwrap();
     assert_eq!(Profile::read_chrome(&path).unwrap(), profile);

@@ -58,7 +58,7 @@ macro_rules! machine {
                     current().pause();
                 }
             }
-            fn place(&self) -> u32 {
+            fn multiprocessor(&self) -> u32 {
                 0
             }
             unsafe fn report(&self, _: *mut BlackBox, report: BlackBox) {

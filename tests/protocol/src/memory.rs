@@ -38,7 +38,7 @@ pub struct Memory {
     /// Lines as [`State`], whose alignment they have.
     words: Vec<Line>,
     own: Vec<Vec<AtomicU32>>,
-    shares: Vec<SchedulerPartition>,
+    partitions: Vec<SchedulerPartition>,
     counters: u32,
     tickets: u32,
     /// Words of a bank.
@@ -60,17 +60,17 @@ impl Memory {
         let bank = tables.bank();
         let total = STATE + 2 * bank + tables.ring_words() + 1;
         let own: Vec<Vec<AtomicU32>> = tables.images.iter().map(|image| image.words.iter().map(|_| AtomicU32::new(0)).collect()).collect();
-        let share = |(image, own): (&crate::plan::Image, &Vec<AtomicU32>)| SchedulerPartition {
+        let partition = |(image, own): (&crate::plan::Image, &Vec<AtomicU32>)| SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: own.as_ptr() as u64,
             names: image.names.as_ptr() as u64,
-            ..image.share
+            ..image.partition
         };
-        let shares = tables.images.iter().zip(&own).map(share).collect();
+        let partitions = tables.images.iter().zip(&own).map(partition).collect();
         Memory {
             words: (0..total.div_ceil(32)).map(|_| Line([const { AtomicU32::new(0) }; 32])).collect(),
             own,
-            shares,
+            partitions,
             counters: tables.counters,
             tickets: tables.tickets,
             bank,
@@ -147,6 +147,6 @@ impl Memory {
     pub fn bind(&self, launch: &mut Launch) {
         launch.state = self.address(0) as u64;
         launch.rings = self.address(STATE + 2 * self.bank) as u64;
-        launch.partitions = self.shares.as_ptr() as u64;
+        launch.partitions = self.partitions.as_ptr() as u64;
     }
 }

@@ -587,7 +587,7 @@ unsafe impl<const POLLS: u32> Machine for Loom<POLLS> {
         }
         loom::thread::yield_now();
     }
-    fn place(&self) -> u32 {
+    fn multiprocessor(&self) -> u32 {
         0
     }
     unsafe fn report(&self, _: *mut BlackBox, _: BlackBox) {

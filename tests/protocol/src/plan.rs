@@ -127,7 +127,7 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Counts; the addresses are 0.
-    pub share: abi::SchedulerPartition,
+    pub partition: abi::SchedulerPartition,
     /// Where everything lies.
     pub at: Layout,
     /// The memory.
@@ -292,13 +292,13 @@ impl Tables {
                 remaining.push(need);
                 starts.push(waiters.len() as u32);
             }
-            let share = abi::SchedulerPartition {
+            let partition = abi::SchedulerPartition {
                 tasks: tasks.len() as u32,
                 counters: names.len() as u32,
                 waiters: waiters.len() as u32,
                 ..abi::SchedulerPartition::default()
             };
-            let at = Layout::new(&share, plan.workers, schedulers, number);
+            let at = Layout::new(&partition, plan.workers, schedulers, number);
             let mut words = vec![0; at.words as usize];
             let mut put = |first: u32, values: &[u32]| words[first as usize..][..values.len()].copy_from_slice(values);
             put(at.remaining, &remaining);
@@ -320,7 +320,7 @@ impl Tables {
                 words[at.summary as usize + task / 1024] |= 1 << (task / 32 % 32);
                 words[at.count as usize] += 1;
             }
-            self.images.push(Image { share, at, words, names });
+            self.images.push(Image { partition, at, words, names });
         }
         for task in 0..plan.tasks {
             let owner = task % schedulers;
@@ -364,7 +364,7 @@ impl Tables {
             descriptors: self.descriptors.as_ptr() as u64,
             starts: self.starts.as_ptr() as u64,
             views: views.as_ptr() as u64,
-            maps: 0,
+            tensor_maps: 0,
             scalars: 0,
             overflow: self.overflow.as_ptr() as u64,
             state: 0,

@@ -170,7 +170,7 @@ unsafe impl Machine for Walker<'_, '_, '_> {
         assert!(polls < 1 << 20, "nobody gets on");
         self.switch();
     }
-    fn place(&self) -> u32 {
+    fn multiprocessor(&self) -> u32 {
         0
     }
     unsafe fn report(&self, _: *mut BlackBox, report: BlackBox) {

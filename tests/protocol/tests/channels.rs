@@ -1,4 +1,6 @@
 //! Every interleaving of small exchanges over channels, and of messages of collectives; and without any one signal, fence, credit or flag each of them fails.
+//!
+//! Takes a minute: loom goes through every interleaving, and once more for each fence, signal, credit and flag that is taken away.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::Once;

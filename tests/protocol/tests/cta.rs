@@ -1,5 +1,7 @@
 //! A CTA's controller and gates in every interleaving: all warps run what is published and nothing else, what they read is there, every hang is told
 //! once, and nobody waits for ever. Without any one of the orders that they rely on, some model fails.
+//!
+//! Takes ten seconds: loom goes through every interleaving of the roles of a CTA.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 use std::time::Instant;

@@ -167,3 +167,33 @@ pub fn chain(#[shard(0)] x: In<f32, M, N>, #[shard(0)] y: Out<f32, M, N>, mean: 
 pub fn told(x: In<f32, M, N>, y: Out<f32, M, N>) {
     broadcast(x, y, 0);
 }
+
+/// Every collective but all-reduces, by NCCL beside the kernel, and a sum of what they make; by scalars that change from launch to launch.
+#[maco::megakernel]
+pub fn every_by_nccl(
+    #[shard(0)] x: In<bf16, M, N>,
+    #[shard(0)] mine: In<bf16, R, M, N>,
+    gathered: Out<bf16, R, M, N>,
+    #[shard(0)] scattered: Out<bf16, M, N>,
+    #[shard(0)] swapped: Out<bf16, R, M, N>,
+    told: Out<bf16, M, N>,
+    #[shard(0)] sent: Out<bf16, M, N>,
+    #[shard(0)] passed: Out<bf16, M, N>,
+    #[shard(0)] both: Out<bf16, M, N>,
+    root: u32,
+    from: u32,
+    to: u32,
+    by: i32,
+) {
+    let own = temp::<bf16, M, N>().shard(0);
+    copy(x, own);
+    all_gather(own, gathered).via(Nccl);
+    let parts = temp::<bf16, R, M, N>().partial(Sum);
+    planes(mine, parts);
+    reduce_scatter(parts, scattered).via(Nccl);
+    all_to_all(mine, swapped).via(Nccl);
+    broadcast(own, told, root).via(Nccl);
+    send(x, sent, from, to).via(Nccl);
+    ring(own, passed, by).via(Nccl);
+    add(sent, passed, both);
+}

@@ -1,6 +1,7 @@
 //! Kernels of several ranks.
 
 pub mod beside;
+pub mod built;
 pub mod channels;
 pub mod collectives;
 pub mod mixed;

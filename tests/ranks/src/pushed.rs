@@ -1,8 +1,8 @@
-//! Products whose tiles an all-reduce exchanges.
+//! GEMMs whose tiles an all-reduce exchanges.
 
 use maco::prelude::*;
 
-macro_rules! products {
+macro_rules! gemms {
     ($name:ident, $element:ident) => {
         /// y = the sum of x · wᵀ over all ranks, and once more, for other tiles.
         #[maco::megakernel]
@@ -21,10 +21,10 @@ macro_rules! products {
         }
     };
 }
-products!(of_bf16, bf16);
-products!(of_f32, f32);
+gemms!(of_bf16, bf16);
+gemms!(of_f32, f32);
 
-/// The sum of x · wᵀ over all ranks, its tiles each way that there is; one-shot and, of the second product, two-shot they are sent by the products.
+/// The sum of x · wᵀ over all ranks, its tiles each way that there is; one-shot and, of the second GEMM, two-shot they are sent by the GEMMs.
 #[maco::megakernel]
 pub fn ways(
     #[shard(1)] x: In<bf16, M, K>,

@@ -11,7 +11,7 @@ use std::{env, thread};
 use maco::{Communicator, CudaGraph, Device, Error, PlanOptions, Reduce, Stream};
 use ranks::collectives::chain;
 use ranks::sizes::sum_of_f32;
-use support::place::program;
+use support::rendezvous::program;
 use support::{are_there, number, numbers, on_cpus, on_gpus, short};
 
 /// Of tensors of the other process, on a GPU: a launch takes a millisecond or two, and the next one comes at once.

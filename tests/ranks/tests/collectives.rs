@@ -1,4 +1,6 @@
 //! Every collective against its definition: worlds of one to eight ranks, ragged sizes, every schedule, delays; exact.
+//!
+//! Takes half a minute: worlds of up to eight ranks, each with its threads, on a few cores, for every collective, size and schedule.
 
 mod support;
 

@@ -212,7 +212,7 @@ fn gpu_a_rank_that_does_not_come() {
 #[test]
 #[ignore = "gpu"]
 fn gpu_a_remote_error_ends_launches() {
-    if is_emulated() && by_itself("gpu_a_remote_error_ends_launches", &timed(&[("FAKE_NCCL_FAULT", "1:7:remote")])).is_none() {
+    if is_emulated() && by_itself("gpu_a_remote_error_ends_launches", &timed(&[("FAKE_NCCL_FAULT", "1:9:remote")])).is_none() {
         until_it_fails(&["MACO00"; 2]);
     }
 }
@@ -221,8 +221,17 @@ fn gpu_a_remote_error_ends_launches() {
 #[test]
 #[ignore = "gpu"]
 fn gpu_a_chunk_that_does_not_end_is_given_up() {
-    if is_emulated() && by_itself("gpu_a_chunk_that_does_not_end_is_given_up", &timed(&[("FAKE_NCCL_FAULT", "1:7:endless")])).is_none() {
+    if is_emulated() && by_itself("gpu_a_chunk_that_does_not_end_is_given_up", &timed(&[("FAKE_NCCL_FAULT", "1:9:endless")])).is_none() {
         until_it_fails(&[HANGS; 2]);
+    }
+}
+
+/// A call of one rank fails, and the others have queued theirs: its communicator ends, and all make a new one.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_call_that_fails() {
+    if is_emulated() && by_itself("gpu_a_call_that_fails", &timed(&[("FAKE_NCCL_FAULT", "1:10:3")])).is_none() {
+        until_it_fails(&[HANGS, "NCCL cannot exchange chunks beside it"]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Products that send their tiles to other ranks as they store them, against their definition and against tasks that send: exact.
+//! GEMMs that send their tiles to other ranks as they store them, against their definition and against tasks that send: exact.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{Value, World, everywhere, number, short};
 
 everywhere!(halves, whole, in_parts, every_way);
 
-/// Rows that end in a tile, of the product or of the all-reduce; several tiles, and one product.
+/// Rows that end in a tile, of the GEMM or of the all-reduce; several tiles, and one GEMM.
 fn shapes(world: &World) -> &'static [[u64; 3]] {
     match () {
         () if short() => &[[200, 256, 72]],
@@ -35,14 +35,14 @@ fn whole(world: &World) {
     });
 }
 
-/// A product of six tiles of which the last two are split: it sends the first ones, tasks the others.
+/// A GEMM of six tiles of which the last two are split: it sends the first ones, tasks the others.
 fn in_parts(world: &World) {
     let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
     let device = &world.device;
     let [m, n, k] = [328, 512, 136];
     let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
-    let product = CallShape { split: Some(2), whole: 4, ..shape(0, [128, 256]) };
-    let options = world.options.clone().shapes(vec![product, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 64])]);
+    let gemm = CallShape { split: Some(2), whole: 4, ..shape(0, [128, 256]) };
+    let options = world.options.clone().shapes(vec![gemm, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 64])]);
     let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &options.via(Via::OneShot)).unwrap();
     if world.pushes && ranks > 1 {
         assert_eq!((plan.graph().calls[1].pushed_by, plan.graph().calls[1].whole), (Some(0), 8));
@@ -93,7 +93,7 @@ fn every_way(world: &World) {
         plan.run(&x, &w, a, b, c, d).unwrap();
         let bits = sums.map(|sum| sum.download().unwrap().into_iter().map(bf16::to_bits).collect::<Vec<u16>>());
         assert!(!bits[0].iter().any(|&bits| bf16::from_bits(bits).is_nan()));
-        for (way, other) in ["one-shot", "two-shot", "two-shot of another product"].into_iter().zip(&bits[1..]) {
+        for (way, other) in ["one-shot", "two-shot", "two-shot of another GEMM"].into_iter().zip(&bits[1..]) {
             let differ = bits[0].iter().zip(other).filter(|(a, b)| a != b).count();
             assert_eq!(differ, 0, "of rank {rank} of {ranks}, launch {launch}: {way} has other bits than packets");
         }
@@ -105,7 +105,7 @@ fn every_way(world: &World) {
 
 type Run<E> = Box<dyn FnMut(&maco::Tensor<E>, &maco::Tensor<E>, &mut maco::Tensor<E>, &mut maco::Tensor<E>) -> Result<(), maco::Error>>;
 
-/// `plan`: its plan with these options, and which of its all-reduces have their tiles sent by products.
+/// `plan`: its plan with these options, and which of its all-reduces have their tiles sent by GEMMs.
 fn each<E: Value + TensorElement>(world: &World, plan: impl Fn(&maco::Device, [u64; 3], &PlanOptions) -> ([bool; 2], Run<E>)) {
     let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
     let device = &world.device;
@@ -158,12 +158,12 @@ fn products(x: &[i64], w: &[i64], [m, n, k]: [u64; 3]) -> Vec<i64> {
     (0..m).flat_map(|at| w.iter().map(|column| dot(&row(x, at), column)).collect::<Vec<i64>>()).collect()
 }
 
-/// A product of rank 0 stops in the midst of a tile. Nobody is told that the tile is there: all ranks have errors, those of others name rank 0, and all go on when they have
+/// A GEMM of rank 0 stops in the midst of a tile. Nobody is told that the tile is there: all ranks have errors, those of others name rank 0, and all go on when they have
 /// recovered.
 ///
 /// On CPU ranks alone: code for a GPU has the fault only if it is built with it.
 #[test]
-fn a_product_that_stops_tells_nobody() {
+fn a_gemm_that_stops_tells_nobody() {
     let results = Communicator::threads(2, |communicator| {
         let device = Device::cpu_with(2);
         let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };

@@ -7,7 +7,7 @@ use std::{env, process, thread};
 
 use maco::{Communicator, Device, Error, Fault, Plan, PlanOptions, Schedule};
 use ranks::collectives::chain;
-use support::place::{Place, ends, program};
+use support::rendezvous::{Rendezvous, ends, program};
 use support::{alone, are_there, at_most, in_time, launched};
 
 /// Of all waits inside of megakernels.
@@ -185,9 +185,9 @@ fn rank_program() {
 
 /// Each survivor's text, which has worked on; nothing is left of the job.
 fn killed(ranks: u32, killed: u32, is_gpu: bool) -> Vec<String> {
-    let place = Place::new();
+    let rendezvous = Rendezvous::new();
     let children = (0..ranks).map(|rank| {
-        let mut command = place.rank("rank_program", rank, ranks);
+        let mut command = rendezvous.rank("rank_program", rank, ranks);
         command.env("KILLED", killed.to_string());
         if is_gpu {
             command.env("GPUS", "1");
@@ -195,7 +195,7 @@ fn killed(ranks: u32, killed: u32, is_gpu: bool) -> Vec<String> {
         command.spawn().unwrap()
     });
     let ended = ends(children.collect());
-    place.nothing_left();
+    rendezvous.nothing_left();
     let survivors = (0..).zip(ended).filter(|(rank, (code, text))| {
         assert_eq!(*rank == killed, code.is_none(), "rank {rank}: {text}");
         *rank != killed

@@ -1,7 +1,7 @@
-//! One product, alone and with what is fused into it, and chains of them.
+//! One GEMV, alone and with what is fused into it, and chains of them.
 use maco::prelude::*;
 
-/// Products of [`chain`].
+/// GEMVs of [`chain`].
 pub const LINKS: usize = 6;
 
 #[maco::megakernel]
@@ -14,7 +14,7 @@ pub fn half(x: In<f16, M, K>, w: In<f16, N, K>, y: Out<f16, M, N>) {
     skinny_linear(x, w, y).then(relu);
 }
 
-/// Each product waits for the one before; weights are known.
+/// Each GEMV waits for the one before; weights are known.
 #[maco::megakernel]
 pub fn chain(x: In<bf16, M, K>, w: [In<bf16, K, K>; LINKS], y: [Out<bf16, M, K>; LINKS]) {
     skinny_linear(x, w[0], y[0]);
@@ -39,7 +39,7 @@ pub fn square(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<b
     skinny_linear(x, h, y);
 }
 
-/// The same with a first product by larger tiles, which are stored by TMA and not by threads.
+/// The same with a first GEMM by larger tiles, which are stored by TMA and not by threads.
 #[maco::megakernel]
 pub fn stored(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<bf16, M, M>) {
     linear(x, a, h).tile(64, 128);
@@ -133,7 +133,7 @@ pub fn own_norm(
     cta.rmsnorm(x, scale, normal, epsilon)
 }
 
-/// Two norms of one result, by weights that lie in one tensor; products of one norm, of the other, and of what both are of. Of weights, the second
+/// Two norms of one result, by weights that lie in one tensor; GEMVs of one norm, of the other, and of what both are of. Of weights, the second
 /// ones begin anywhere.
 #[maco::megakernel]
 pub fn norms(
@@ -180,7 +180,7 @@ pub fn bend(v: f32) -> f32 {
     v - v * v * 0.25
 }
 
-/// Three maps of one result, products of each, one by one and two of the same, and of the result itself.
+/// Three maps of one result, GEMVs of each, one by one and two of the same, and of the result itself.
 #[maco::megakernel]
 pub fn maps(
     x: In<f16, M, K>,

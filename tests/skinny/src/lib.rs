@@ -1,4 +1,4 @@
-//! Megakernels of products with few rows (GEMV), whose weights are streamed.
+//! Megakernels of GEMVs, whose weights are streamed.
 pub mod kernels;
 
 /// Where the build script left the device code.

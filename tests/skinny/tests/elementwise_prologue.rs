@@ -4,7 +4,7 @@ mod support;
 
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16, f16};
 use skinny::kernels::{beside_warps, half_map, kept, maps};
-use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, random, upload};
+use support::{Kind, Number, Numbers, Setup, bits, kind, near, poisoned, random, upload};
 
 /// A test on every device: on a CPU by both executors, with one worker and with several, on a GPU under static lists and tickets.
 macro_rules! everywhere {
@@ -26,12 +26,12 @@ macro_rules! everywhere {
             #[ignore = "gpu"]
             fn $name() {
                 for schedule in [super::Schedule::Static, super::Schedule::Tickets] {
-                    let mut place = super::Place::gpu();
-                    place.options = place.options.schedule(schedule);
+                    let mut setup = super::Setup::gpu();
+                    setup.options = setup.options.schedule(schedule);
                     for (nth, edge) in super::$edges.into_iter().enumerate() {
-                        super::support::rounds::seeds(nth).for_each(|seed| super::$name(&place, edge, seed));
+                        super::support::rounds::seeds(nth).for_each(|seed| super::$name(&setup, edge, seed));
                     }
-                    super::random($most, |shape, seed| super::$name(&place, shape, seed));
+                    super::random($most, |shape, seed| super::$name(&setup, shape, seed));
                 }
             })*
         }
@@ -44,26 +44,26 @@ everywhere! {
     beside_tasks_of_one_warp up to [4, 24, 9], edges KEPT;
 }
 
-fn on(pipelined: bool, workers: u32) -> Place {
+fn on(pipelined: bool, workers: u32) -> Setup {
     let options = PlanOptions::new().pipelined(pipelined);
-    Place::new(Device::cpu_with(workers), options)
+    Setup::new(Device::cpu_with(workers), options)
 }
 
 /// Whether data carry flags there.
-fn carries(place: &Place) -> bool {
-    place.device.is_gpu() || place.options == place.options.clone().pipelined(true)
+fn carries(setup: &Setup) -> bool {
+    setup.device.is_gpu() || setup.options == setup.options.clone().pipelined(true)
 }
 
-/// Whether products map `m` rows of `n`: whole eights, for which there is room in any tile.
-fn made(place: &Place, [m, n]: [u64; 2]) -> bool {
+/// Whether GEMVs map `m` rows of `n`: whole eights, for which there is room in any tile.
+fn made(setup: &Setup, [m, n]: [u64; 2]) -> bool {
     let bytes = m.min(16) * (n.next_multiple_of(64) + 32) * 2 + 256 + m.min(16) * (n / 8 + 1) * 4;
     assert!(bytes <= 32 * 1024, "{m} × {n} may have no room");
-    carries(place) && m > 0 && n > 0 && n.is_multiple_of(8)
+    carries(setup) && m > 0 && n > 0 && n.is_multiple_of(8)
 }
 
-/// With maps made by products, and by tasks.
-fn plans<P>(place: &Place, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
-    [true, false].map(|on| plan(&place.options.clone().prologues(on)))
+/// With maps made by GEMVs, and by tasks.
+fn plans<P>(setup: &Setup, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
+    [true, false].map(|on| plan(&setup.options.clone().prologues(on)))
 }
 
 /// `rows` rows, each with one 1: whose product picks elements. The element is the second of these.
@@ -86,9 +86,9 @@ fn numbers_of(tensor: &Tensor<f16>) -> Vec<u32> {
     bits(tensor).into_iter().map(one).collect()
 }
 
-/// What one product has a copy of is not what the next one needs, be it of the same elements: of another map, by another scalar, or no map at all.
+/// What one GEMV has a copy of is not what the next one needs, be it of the same elements: of another map, by another scalar, or no map at all.
 /// Random numbers, also NaN and infinities.
-fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn three_maps_of_one(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {
         return;
     }
@@ -97,20 +97,20 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (w, taken) = picks::<f16>(k, n, 5);
     let plain: Vec<f16> = numbers.fill(m * k, Kind::Plain);
     let wild: Vec<f16> = numbers.fill(m * k, kind(seed));
-    let plans = plans(place, |options| maps::plan_with(&place.device, maps::Dims { M: m, N: n, K: k }, options).expect("a plan"));
-    let expected: [&[u32]; 3] = if made(place, [m, n]) { [&[4, 8], &[5], &[7]] } else { [&[], &[], &[]] };
+    let plans = plans(setup, |options| maps::plan_with(&setup.device, maps::Dims { M: m, N: n, K: k }, options).expect("a plan"));
+    let expected: [&[u32]; 3] = if made(setup, [m, n]) { [&[4, 8], &[5], &[7]] } else { [&[], &[], &[]] };
     assert_eq!([1, 2, 3].map(|map| plans[0].graph().fused_into(map)), expected, "{m} × {n} × {k}");
     assert!([1, 2, 3].iter().all(|&map| plans[1].graph().fused_into(map).is_empty()));
     let text = plans[0].graph().to_string();
     assert_eq!(text.contains("fused into #4, #8") && text.contains("prologue #2"), !expected[0].is_empty(), "{text}");
-    let given = [(); 3].map(|()| upload::<f16>(place, &w, &[k, n]));
-    let b = upload(place, &first, &[n, k]);
+    let given = [(); 3].map(|()| upload::<f16>(setup, &w, &[k, n]));
+    let b = upload(setup, &first, &[n, k]);
     for (data, what) in [(&wild, "wild"), (&plain, "plain")] {
-        let a = upload(place, data, &[m, k]);
+        let a = upload(setup, data, &[m, k]);
         let mut results = [const { Vec::new() }; 2];
         for (plan, results) in plans.iter().zip(&mut results) {
             for (launch, by) in [0.5, -3.0, 0.5].into_iter().enumerate() {
-                let mut y: [Tensor<f16>; 5] = [(); 5].map(|()| poisoned(place, &[m, k]));
+                let mut y: [Tensor<f16>; 5] = [(); 5].map(|()| poisoned(setup, &[m, k]));
                 let [sum, one, other, plain, bent] = &mut y;
                 plan.set_delays(launch as u32 * 7 + seed as u32 % 5);
                 plan.run(&a, &b, &given, by, sum, one, other, plain, bent).expect("a run");
@@ -125,8 +125,8 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
         }
     }
     // Of the last launch, of plain numbers.
-    let a = upload(place, &plain, &[m, k]);
-    let mut y: [Tensor<f16>; 5] = [(); 5].map(|()| poisoned(place, &[m, k]));
+    let a = upload(setup, &plain, &[m, k]);
+    let mut y: [Tensor<f16>; 5] = [(); 5].map(|()| poisoned(setup, &[m, k]));
     let [sum, one, other, same, bent] = &mut y;
     plans[0].run(&a, &b, &given, -3.0, sum, one, other, same, bent).expect("a run");
     let x = values(&plain);
@@ -145,7 +145,7 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 const HALVES: [[u64; 3]; 6] = [[1, 8, 8], [1, 4096, 5], [2, 264, 40], [17, 48, 8], [3, 28, 11], [16, 136, 3]];
 
 /// Part of each row of what arrives with in-band flags; special numbers. Beside it a norm.
-fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn half_rows(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {
         return;
     }
@@ -153,14 +153,14 @@ fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (w, first): (Vec<bf16>, Vec<bf16>) = (numbers.fill(k * n, Kind::Plain), numbers.fill(2 * n * k, Kind::Plain));
     let (x, weights): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n, Kind::Plain));
     let dims = half_map::Dims { M: m, N: n, K: k, P: 2 * n };
-    let plans = plans(place, |options| half_map::plan_with(&place.device, dims, options).expect("a plan"));
+    let plans = plans(setup, |options| half_map::plan_with(&setup.device, dims, options).expect("a plan"));
     for call in [1, 2] {
-        assert_eq!(plans[0].graph().fused_into(call).is_empty(), !made(place, [m, n]), "{m} × {n} × {k}");
+        assert_eq!(plans[0].graph().fused_into(call).is_empty(), !made(setup, [m, n]), "{m} × {n} × {k}");
     }
     let (a, b, c, d) =
-        (upload(place, &x, &[m, k]), upload(place, &first, &[2 * n, k]), upload(place, &weights, &[n]), upload(place, &w, &[k, n]));
+        (upload(setup, &x, &[m, k]), upload(setup, &first, &[2 * n, k]), upload(setup, &weights, &[n]), upload(setup, &w, &[k, n]));
     let [fused, apart] = plans.map(|plan| {
-        let (mut y, mut z) = (poisoned::<bf16>(place, &[m, k]), poisoned::<bf16>(place, &[m, k]));
+        let (mut y, mut z) = (poisoned::<bf16>(setup, &[m, k]), poisoned::<bf16>(setup, &[m, k]));
         for seed in 0..2 {
             plan.set_delays(seed);
             plan.run(&a, &b, &c, &d, &mut y, &mut z).expect("a run");
@@ -174,7 +174,7 @@ fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 const KEPT: [[u64; 3]; 2] = [[2, 6, 1], [1, 1, 1]];
 
 /// Results that others read too are made by tasks.
-fn what_has_tasks(place: &Place, [m, k, _]: [u64; 3], seed: u64) {
+fn what_has_tasks(setup: &Setup, [m, k, _]: [u64; 3], seed: u64) {
     let (k, h) = (k * 16, k * 8);
     if m * k == 0 {
         return;
@@ -183,12 +183,12 @@ fn what_has_tasks(place: &Place, [m, k, _]: [u64; 3], seed: u64) {
     let data: Vec<bf16> = numbers.fill(m * k + k * k + h * h, Kind::Plain);
     let (x, rest) = data.split_at((m * k) as usize);
     let (w, v) = rest.split_at((k * k) as usize);
-    let plans = plans(place, |options| kept::plan_with(&place.device, kept::Dims { M: m, K: k, H: h }, options).expect("a plan"));
-    let (a, b, c) = (upload::<bf16>(place, x, &[m, k]), upload::<bf16>(place, w, &[k, k]), upload::<bf16>(place, v, &[h, h]));
+    let plans = plans(setup, |options| kept::plan_with(&setup.device, kept::Dims { M: m, K: k, H: h }, options).expect("a plan"));
+    let (a, b, c) = (upload::<bf16>(setup, x, &[m, k]), upload::<bf16>(setup, w, &[k, k]), upload::<bf16>(setup, v, &[h, h]));
     assert!((1..7).all(|map| plans[0].graph().fused_into(map).is_empty()));
     let [fused, apart] = plans.map(|plan| {
-        let (mut shown, mut half) = (poisoned::<bf16>(place, &[m, k]), poisoned::<bf16>(place, &[m, h]));
-        let mut y: [Tensor<bf16>; 4] = [(); 4].map(|()| poisoned(place, &[m, k]));
+        let (mut shown, mut half) = (poisoned::<bf16>(setup, &[m, k]), poisoned::<bf16>(setup, &[m, h]));
+        let mut y: [Tensor<bf16>; 4] = [(); 4].map(|()| poisoned(setup, &[m, k]));
         plan.run(&a, &b, &mut shown, &mut y, &mut half, &c).expect("a run");
         (bits(&shown), y.each_ref().map(bits), bits(&half))
     });
@@ -196,18 +196,18 @@ fn what_has_tasks(place: &Place, [m, k, _]: [u64; 3], seed: u64) {
 }
 
 /// A megakernel that has tasks of one warp has no code for maps: its plans have tasks for them.
-fn beside_tasks_of_one_warp(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn beside_tasks_of_one_warp(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     let (n, k) = (n * 8, k * 8);
     if m * n * k == 0 {
         return;
     }
     let mut numbers = Numbers::new(seed);
     let [x, first, w] = [m * k, n * k, k * n].map(|count| numbers.fill::<bf16>(count, Kind::Plain));
-    let (a, b, c) = (upload::<bf16>(place, &x, &[m, k]), upload::<bf16>(place, &first, &[n, k]), upload::<bf16>(place, &w, &[k, n]));
+    let (a, b, c) = (upload::<bf16>(setup, &x, &[m, k]), upload::<bf16>(setup, &first, &[n, k]), upload::<bf16>(setup, &w, &[k, n]));
     let dims = beside_warps::Dims { M: m, N: n, K: k };
-    let [fused, apart] = plans(place, |options| beside_warps::plan_with(&place.device, dims, options).expect("a plan")).map(|plan| {
+    let [fused, apart] = plans(setup, |options| beside_warps::plan_with(&setup.device, dims, options).expect("a plan")).map(|plan| {
         assert!(plan.graph().fused_into(1).is_empty());
-        let (mut seen, mut y) = (upload::<f32>(place, &vec![2.0; (m * n) as usize], &[m, n]), poisoned::<bf16>(place, &[m, k]));
+        let (mut seen, mut y) = (upload::<f32>(setup, &vec![2.0; (m * n) as usize], &[m, n]), poisoned::<bf16>(setup, &[m, k]));
         plan.run(&a, &b, &c, &mut seen, &mut y).expect("a run");
         near(&seen, |_| 3.0, 0.0, |_| 0.0, "marks");
         bits(&y)

@@ -5,10 +5,10 @@ mod support;
 
 use maco::{Device, PlanOptions, Tensor, bf16, f16};
 use skinny::kernels::{forms, fused, mixed};
-use support::{Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use support::{Number, Numbers, Setup, bits, kind, near, poisoned, upload};
 
 on_every_device! {
-    plain_products up to [20, 70, 1500], edges EDGES;
+    plain_gemvs up to [20, 70, 1500], edges EDGES;
     with_epilogues up to [20, 70, 1500], edges EDGES;
     forms_that_wait_for_each_other up to [20, 33], edges SQUARES;
 }
@@ -32,16 +32,16 @@ fn check_choice(plan: &maco::Plan, m: u64) {
     assert!(rows[1] <= 16 && rows[2] >= 64, "{rows:?}");
 }
 
-macro_rules! products {
+macro_rules! gemvs {
     ($name:ident, $kernel:ident, $element:ty, $relative:expr, $map:expr) => {
-        fn $name(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+        fn $name(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let (x, w): (Vec<$element>, Vec<$element>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
-            let plan = $kernel::plan_with(&place.device, $kernel::Dims { M: m, N: n, K: k }, &place.options).expect("a plan");
+            let plan = $kernel::plan_with(&setup.device, $kernel::Dims { M: m, N: n, K: k }, &setup.options).expect("a plan");
             check_choice(&plan, m);
-            let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
+            let (a, b) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[n, k]));
             let [first, second] = [(); 2].map(|()| {
-                let [mut chosen, mut streamed, mut staged] = [(); 3].map(|()| poisoned::<$element>(place, &[m, n]));
+                let [mut chosen, mut streamed, mut staged] = [(); 3].map(|()| poisoned::<$element>(setup, &[m, n]));
                 plan.run(&a, &b, &mut chosen, &mut streamed, &mut staged).expect("a run");
                 [chosen, streamed, staged]
             });
@@ -55,12 +55,12 @@ macro_rules! products {
         }
     };
 }
-products!(plain_products, forms, bf16, 0.0, |sum: f64| sum);
+gemvs!(plain_gemvs, forms, bf16, 0.0, |sum: f64| sum);
 // The error of `tanh`, whose slope is 1 at most.
-products!(with_epilogues, fused, f16, 2f64.powi(-19), |sum: f64| if sum.is_nan() { sum } else { sum.max(0.0).tanh() });
+gemvs!(with_epilogues, fused, f16, 2f64.powi(-19), |sum: f64| if sum.is_nan() { sum } else { sum.max(0.0).tanh() });
 
 /// Small integers, and weights that turn columns: every result is exact.
-fn forms_that_wait_for_each_other(place: &Place, [m, k]: [u64; 2], seed: u64) {
+fn forms_that_wait_for_each_other(setup: &Setup, [m, k]: [u64; 2], seed: u64) {
     let (m, k) = (m as usize, k as usize);
     let mut numbers = Numbers::new(seed);
     let x: Vec<f64> = (0..m * k).map(|_| numbers.below(3) as f64 - 1.0).collect();
@@ -68,14 +68,14 @@ fn forms_that_wait_for_each_other(place: &Place, [m, k]: [u64; 2], seed: u64) {
     let w: Vec<f64> = (0..k * k).map(|at| f64::from(u8::from(at % k == (at / k + 1) % k))).collect();
     let (h, y) = (turned(&x), turned(&turned(&x)));
     let z = |at: usize| (0..k).map(|i| h[at / m * k + i] * y[at % m * k + i]).sum::<f64>();
-    let plan = mixed::plan_with(&place.device, mixed::Dims { M: m as u64, K: k as u64 }, &place.options).expect("a plan");
+    let plan = mixed::plan_with(&setup.device, mixed::Dims { M: m as u64, K: k as u64 }, &setup.options).expect("a plan");
     let new =
-        |data: &[f64], shape: &[u64]| -> Tensor<bf16> { upload(place, &data.iter().map(|&v| bf16::from64(v)).collect::<Vec<_>>(), shape) };
+        |data: &[f64], shape: &[u64]| -> Tensor<bf16> { upload(setup, &data.iter().map(|&v| bf16::from64(v)).collect::<Vec<_>>(), shape) };
     let (m, k) = (m as u64, k as u64);
     let (a, b) = (new(&x, &[m, k]), new(&w, &[k, k]));
     for _ in 0..3 {
-        let [mut first, mut second] = [(); 2].map(|()| poisoned::<bf16>(place, &[m, k]));
-        let mut last = poisoned::<bf16>(place, &[m, m]);
+        let [mut first, mut second] = [(); 2].map(|()| poisoned::<bf16>(setup, &[m, k]));
+        let mut last = poisoned::<bf16>(setup, &[m, m]);
         plan.run(&a, &b, &mut first, &mut second, &mut last).expect("a run");
         for (found, expected) in [(&first, &h), (&second, &y)] {
             near(found, |at| expected[at], 0.0, |_| 0.0, &format!("{m} × {k}"));
@@ -87,13 +87,13 @@ fn forms_that_wait_for_each_other(place: &Place, [m, k]: [u64; 2], seed: u64) {
 /// One thread adds the products of a sum in the same order in either form.
 #[test]
 fn on_a_cpu_both_forms_have_the_same_bits() {
-    let place = Place::new(Device::cpu_with(3), PlanOptions::new());
+    let setup = Setup::new(Device::cpu_with(3), PlanOptions::new());
     for [m, n, k] in EDGES {
         let mut numbers = Numbers::new(m + n + k);
         let (x, w): (Vec<f16>, Vec<f16>) = (numbers.fill(m * k, kind(0)), numbers.fill(n * k, kind(0)));
-        let (a, b) = (upload(&place, &x, &[m, k]), upload(&place, &w, &[n, k]));
-        let [mut chosen, mut streamed, mut staged] = [(); 3].map(|()| poisoned::<f16>(&place, &[m, n]));
-        let plan = fused::plan_with(&place.device, fused::Dims { M: m, N: n, K: k }, &place.options).expect("a plan");
+        let (a, b) = (upload(&setup, &x, &[m, k]), upload(&setup, &w, &[n, k]));
+        let [mut chosen, mut streamed, mut staged] = [(); 3].map(|()| poisoned::<f16>(&setup, &[m, n]));
+        let plan = fused::plan_with(&setup.device, fused::Dims { M: m, N: n, K: k }, &setup.options).expect("a plan");
         plan.run(&a, &b, &mut chosen, &mut streamed, &mut staged).expect("a run");
         assert_eq!([bits(&chosen), bits(&streamed)], [bits(&staged), bits(&staged)], "{m} × {n} × {k}");
     }

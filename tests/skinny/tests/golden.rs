@@ -1,4 +1,4 @@
-//! The device code of products with few rows (GEMV): copies by rows, `mma`, and every fence that these need.
+//! The device code of GEMVs: copies by rows, `mma`, and every fence that these need.
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 
@@ -30,7 +30,7 @@ fn weights_come_in_bulk_to_the_tensor_cores() {
 #[test]
 fn no_fence_and_no_scope_can_be_spared() {
     let entries = device_code(OUT_DIR, "fences and scopes of GEMVs");
-    // It has a product by larger tiles too: without those, some fences have nothing to do.
+    // It has a GEMM by larger tiles too: without those, some fences have nothing to do.
     let Some(entry) = entries.iter().find(|entry| entry.name == "stored") else { return };
     let (unseen, fences) = unseen(entry);
     assert_eq!(unseen, Vec::<String>::new());

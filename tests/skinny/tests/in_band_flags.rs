@@ -75,7 +75,7 @@ impl Chain {
     }
 }
 
-/// All products but the first, and each residual by a counter.
+/// All GEMVs but the first, and each residual by a counter.
 fn all_but_the_first() -> Vec<u32> {
     (1..2 * PAIRS as u32).collect()
 }
@@ -143,7 +143,7 @@ fn numbers_of_launches_wrap(device: &Device) {
 fn a_task_that_never_runs_is_told(device: &Device) {
     for schedule in [Schedule::Static, Schedule::Tickets] {
         let chain = Chain::new(device, [1, 64, 72], &options(device).schedule(schedule).deadline(DEADLINE));
-        // Of the first product, and of one in the midst.
+        // Of the first GEMV, and of one in the midst.
         for call in [0, 3] {
             let lost = chain.plan.graph().calls[call].tasks.start + 1;
             chain.plan.inject(Some(Fault::LostSignal(lost))).unwrap();

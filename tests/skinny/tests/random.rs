@@ -1,14 +1,14 @@
-//! Products with few rows (GEMV) against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
+//! GEMVs against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
 use maco::{Tensor, bf16, f16};
 use skinny::kernels::{half, one};
-use support::{Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use support::{Number, Numbers, Setup, bits, kind, near, poisoned, upload};
 
 on_every_device! {
-    bf16_products up to [33, 70, 3000], edges EDGES;
-    f16_products up to [33, 70, 3000], edges EDGES;
+    bf16_gemvs up to [33, 70, 3000], edges EDGES;
+    f16_gemvs up to [33, 70, 3000], edges EDGES;
 }
 
 /// M, N, K.
@@ -23,15 +23,15 @@ fn check<E: Number>([m, n, k]: [u64; 3], x: &[E], w: &[E], y: &Tensor<E>, map: i
     near(y, |at| map(terms(at).sum()), 0.0, error, &format!("{m} × {n} × {k}"));
 }
 
-macro_rules! products {
+macro_rules! gemvs {
     ($name:ident, $kernel:ident, $element:ty, $map:expr) => {
-        fn $name(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+        fn $name(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let (x, w): (Vec<$element>, Vec<$element>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
-            let plan = $kernel::plan_with(&place.device, $kernel::Dims { M: m, N: n, K: k }, &place.options).expect("a plan");
-            let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
+            let plan = $kernel::plan_with(&setup.device, $kernel::Dims { M: m, N: n, K: k }, &setup.options).expect("a plan");
+            let (a, b) = (upload(setup, &x, &[m, k]), upload(setup, &w, &[n, k]));
             let [first, second] = [(); 2].map(|()| {
-                let mut y = poisoned::<$element>(place, &[m, n]);
+                let mut y = poisoned::<$element>(setup, &[m, n]);
                 plan.run(&a, &b, &mut y).expect("a run");
                 y
             });
@@ -40,5 +40,5 @@ macro_rules! products {
         }
     };
 }
-products!(bf16_products, one, bf16, |v| v);
-products!(f16_products, half, f16, |v| if v.is_nan() { v } else { v.max(0.0) });
+gemvs!(bf16_gemvs, one, bf16, |v| v);
+gemvs!(f16_gemvs, half, f16, |v| if v.is_nan() { v } else { v.max(0.0) });

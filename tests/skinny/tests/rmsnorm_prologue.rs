@@ -1,10 +1,12 @@
 //! GEMVs with an RMSNorm prologue: the same bits as with a task of its own, and within its bounds.
+//!
+//! Takes ten seconds: each shape is compared with sums in f64 and with a task of its own, in several schedules.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16, f16};
 use skinny::kernels::{half_norm, layer, norms};
-use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, random, upload};
+use support::{Kind, Number, Numbers, Setup, bits, exact, kind, near, poisoned, random, upload};
 
 /// A test on every device: on a CPU by both executors, with one worker and with several, on a GPU under static lists and tickets.
 macro_rules! everywhere {
@@ -26,12 +28,12 @@ macro_rules! everywhere {
             #[ignore = "gpu"]
             fn $name() {
                 for schedule in [super::Schedule::Static, super::Schedule::Tickets] {
-                    let mut place = super::Place::gpu();
-                    place.options = place.options.schedule(schedule);
+                    let mut setup = super::Setup::gpu();
+                    setup.options = setup.options.schedule(schedule);
                     for (nth, edge) in super::$edges.into_iter().enumerate() {
-                        super::support::rounds::seeds(nth).for_each(|seed| super::$name(&place, edge, seed));
+                        super::support::rounds::seeds(nth).for_each(|seed| super::$name(&setup, edge, seed));
                     }
-                    super::random($most, |shape, seed| super::$name(&place, shape, seed));
+                    super::random($most, |shape, seed| super::$name(&setup, shape, seed));
                 }
             })*
         }
@@ -44,26 +46,26 @@ everywhere! {
     another_epsilon up to [3, 40, 20], edges LAYERS;
 }
 
-fn on(pipelined: bool, workers: u32) -> Place {
+fn on(pipelined: bool, workers: u32) -> Setup {
     let options = PlanOptions::new().pipelined(pipelined);
-    Place::new(Device::cpu_with(workers), options)
+    Setup::new(Device::cpu_with(workers), options)
 }
 
 /// Whether data carry flags there.
-fn carries(place: &Place) -> bool {
-    place.device.is_gpu() || place.options == place.options.clone().pipelined(true)
+fn carries(setup: &Setup) -> bool {
+    setup.device.is_gpu() || setup.options == setup.options.clone().pipelined(true)
 }
 
-/// Whether products make norms of `m` rows of `n`: whole eights, for which there is room in any tile.
-fn made(place: &Place, [m, n]: [u64; 2]) -> bool {
+/// Whether GEMVs make norms of `m` rows of `n`: whole eights, for which there is room in any tile.
+fn made(setup: &Setup, [m, n]: [u64; 2]) -> bool {
     let bytes = |rows: u64| rows * ((n.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }) * 2 + (n / 8 + 1) * 4);
     assert!(bytes(m.min(16)) <= 32 * 1024, "{m} × {n} may have no room");
-    carries(place) && m > 0 && n > 0 && n.is_multiple_of(8)
+    carries(setup) && m > 0 && n > 0 && n.is_multiple_of(8)
 }
 
-/// With the norm made by products, and by a task.
-fn plans<P>(place: &Place, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
-    [true, false].map(|on| plan(&place.options.clone().prologues(on)))
+/// With the norm made by GEMVs, and by a task.
+fn plans<P>(setup: &Setup, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
+    [true, false].map(|on| plan(&setup.options.clone().prologues(on)))
 }
 
 /// Whole eights, rows that end anywhere; more blocks than all threads have at a time, in rows of more blocks than lanes; more rows than warps,
@@ -90,22 +92,22 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(place: &Place, [m, d, h]: [u64; 3], seed: u64) -> Layer {
+    fn new(setup: &Setup, [m, d, h]: [u64; 3], seed: u64) -> Layer {
         let mut numbers = Numbers::new(seed);
         // So small that rows neither grow nor die.
         let mut weights = |rows: u64, cols: u64| {
             let scale = 1.0 / (cols as f64).sqrt();
             let data: Vec<bf16> = (0..rows * cols).map(|_| bf16::from64(numbers.number(Kind::Plain) * scale)).collect();
-            upload(place, &data, &[rows, cols])
+            upload(setup, &data, &[rows, cols])
         };
         let [output, gate, up, down] = [(d, d), (h, d), (h, d), (d, h)].map(|(rows, cols)| weights(rows, cols));
         let (x, norm) = (numbers.fill(m * d, kind(seed)), numbers.fill(d, Kind::Plain));
-        let tensors = [upload::<bf16>(place, &x, &[m, d]), output, upload(place, &norm, &[d]), gate, up, down];
-        let plans = plans(place, |options| layer::plan_with(&place.device, layer::Dims { M: m, D: d, H: h }, options).expect("a plan"));
-        let expected: &[u32] = if made(place, [m, d]) && h > 0 { &[2, 3] } else { &[] };
+        let tensors = [upload::<bf16>(setup, &x, &[m, d]), output, upload(setup, &norm, &[d]), gate, up, down];
+        let plans = plans(setup, |options| layer::plan_with(&setup.device, layer::Dims { M: m, D: d, H: h }, options).expect("a plan"));
+        let expected: &[u32] = if made(setup, [m, d]) && h > 0 { &[2, 3] } else { &[] };
         assert_eq!(plans[0].graph().fused_into(1), expected, "{m} × {d} × {h}");
         assert!(plans[1].graph().fused_into(1).is_empty());
-        Layer { tensors, results: [(); 2].map(|()| poisoned(place, &[m, d])), plans }
+        Layer { tensors, results: [(); 2].map(|()| poisoned(setup, &[m, d])), plans }
     }
 
     fn run(&mut self, which: usize, epsilon: f32) -> &Tensor<bf16> {
@@ -124,17 +126,17 @@ impl Layer {
 }
 
 /// Random numbers, also NaN and infinities: the same bits, launch after launch, whatever comes late.
-fn layers(place: &Place, shape: [u64; 3], seed: u64) {
-    let mut layer = Layer::new(place, shape, seed);
-    for launch in 0..if place.device.is_gpu() { support::rounds::rounds(20) as u32 } else { 2 } {
+fn layers(setup: &Setup, shape: [u64; 3], seed: u64) {
+    let mut layer = Layer::new(setup, shape, seed);
+    for launch in 0..if setup.device.is_gpu() { support::rounds::rounds(20) as u32 } else { 2 } {
         layer.plans.iter().for_each(|plan| plan.set_delays(launch * 7 + seed as u32 % 5));
         layer.same(1e-5, &format!("{shape:?}, launch {launch}"));
     }
 }
 
 /// A scalar of the launch.
-fn another_epsilon(place: &Place, shape: [u64; 3], seed: u64) {
-    let mut layer = Layer::new(place, shape, 2 * (seed % 1000));
+fn another_epsilon(setup: &Setup, shape: [u64; 3], seed: u64) {
+    let mut layer = Layer::new(setup, shape, 2 * (seed % 1000));
     let results = [1e-5, 3.0, 1e-5, 500.0].map(|epsilon| {
         layer.same(epsilon, &format!("{shape:?}, {epsilon}"));
         bits(&layer.results[0])
@@ -173,9 +175,9 @@ fn values<E: Number>(data: &[E]) -> Vec<f64> {
 /// M, N, K.
 const NORMS: [[u64; 3]; 8] = [[1, 8, 8], [1, 64, 24], [1, 2048, 8], [2, 264, 40], [9, 520, 9], [16, 72, 16], [17, 40, 8], [3, 37, 11]];
 
-/// What one product has a copy of is not what the next one needs, be it of the same elements: of other weights, in the same place or beside it, by
+/// What one GEMV has a copy of is not what the next one needs, be it of the same elements: of other weights, in the same place or beside it, by
 /// another epsilon, or no norm at all.
-fn two_norms_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn two_norms_of_one(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {
         return;
     }
@@ -187,13 +189,13 @@ fn two_norms_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
         let (w, taken) = picks::<f16>(k, n, 5);
         let (x, weights): (Vec<f16>, Vec<f16>) = (numbers.fill(m * k, Kind::Plain), numbers.fill(p, Kind::Plain));
         let dims = norms::Dims { M: m, N: n, K: k, P: p };
-        let plans = plans(place, |options| norms::plan_with(&place.device, dims, options).expect("a plan"));
-        let expected: [&[u32]; 2] = if made(place, [m, n]) { [&[3, 6], &[4]] } else { [&[], &[]] };
+        let plans = plans(setup, |options| norms::plan_with(&setup.device, dims, options).expect("a plan"));
+        let expected: [&[u32]; 2] = if made(setup, [m, n]) { [&[3, 6], &[4]] } else { [&[], &[]] };
         assert_eq!([1, 2].map(|norm| plans[0].graph().fused_into(norm)), expected, "{m} × {n} × {k}");
-        let given = [(); 3].map(|()| upload::<f16>(place, &w, &[k, n]));
-        let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &first, &[n, k]), upload(place, &weights, &[p]));
+        let given = [(); 3].map(|()| upload::<f16>(setup, &w, &[k, n]));
+        let (a, b, c) = (upload(setup, &x, &[m, k]), upload(setup, &first, &[n, k]), upload(setup, &weights, &[p]));
         let results = plans.map(|plan| {
-            let mut y: [Tensor<f16>; 4] = [(); 4].map(|()| poisoned(place, &[m, k]));
+            let mut y: [Tensor<f16>; 4] = [(); 4].map(|()| poisoned(setup, &[m, k]));
             let [sum, one, other, plain] = &mut y;
             for seed in 0..2 {
                 plan.set_delays(seed);
@@ -223,7 +225,7 @@ fn two_norms_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 const HALVES: [[u64; 3]; 7] = [[1, 8, 8], [1, 4096, 5], [2, 264, 40], [8, 520, 9], [17, 48, 8], [3, 28, 11], [16, 136, 3]];
 
 /// The norm of part of each row of what arrives with in-band flags; special numbers.
-fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+fn half_rows(setup: &Setup, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {
         return;
     }
@@ -232,12 +234,12 @@ fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (first, picked) = picks::<bf16>(2 * n, k, 1);
     let (x, weights): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, Kind::Plain), numbers.fill(n, Kind::Plain));
     let dims = half_norm::Dims { M: m, N: n, K: k, P: 2 * n };
-    let plans = plans(place, |options| half_norm::plan_with(&place.device, dims, options).expect("a plan"));
-    assert_eq!(plans[0].graph().fused_into(1).is_empty(), !made(place, [m, n]), "{m} × {n} × {k}");
+    let plans = plans(setup, |options| half_norm::plan_with(&setup.device, dims, options).expect("a plan"));
+    assert_eq!(plans[0].graph().fused_into(1).is_empty(), !made(setup, [m, n]), "{m} × {n} × {k}");
     let (a, b, c, d) =
-        (upload(place, &x, &[m, k]), upload(place, &first, &[2 * n, k]), upload(place, &weights, &[n]), upload(place, &w, &[k, n]));
+        (upload(setup, &x, &[m, k]), upload(setup, &first, &[2 * n, k]), upload(setup, &weights, &[n]), upload(setup, &w, &[k, n]));
     let [fused, apart] = plans.map(|plan| {
-        let mut y = poisoned::<bf16>(place, &[m, k]);
+        let mut y = poisoned::<bf16>(setup, &[m, k]);
         plan.run(&a, &b, &c, &d, &mut y).expect("a run");
         y
     });

@@ -1,4 +1,4 @@
-//! Products with few rows (GEMV) against `f64`, for every shape that streams and some that do not, on the CPU and a GPU.
+//! GEMVs against `f64`, for every shape that streams and some that do not, on the CPU and a GPU.
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 

@@ -2,7 +2,7 @@
 mod support;
 
 use maco::{bf16, f16};
-use support::{Number, Numbers, Place, any_kind, bits, exact, kind, near, poisoned, upload};
+use support::{Number, Numbers, Setup, any_kind, bits, exact, kind, near, poisoned, upload};
 use tasks::{elements, layouts};
 
 on_every_device! {
@@ -23,13 +23,13 @@ const LONG: [[u64; 2]; 11] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [9, 1000],
 
 macro_rules! elements {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
             let both: Vec<$ty> = Numbers::new(seed).fill(m * 2 * n, any_kind(seed));
             let run = || {
-                let plan = elements::$kernel::plan_with(&place.device, elements::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-                let mut outputs = [(); 6].map(|()| poisoned::<$ty>(place, &shape));
+                let plan = elements::$kernel::plan_with(&setup.device, elements::$kernel::Dims { M: m, N: n }, &setup.options).unwrap();
+                let mut outputs = [(); 6].map(|()| poisoned::<$ty>(setup, &shape));
                 let [product, one, two, three, four, five] = &mut outputs;
-                plan.run(&upload(place, &both, &[m, 2 * n]), product, one, two, three, four, five).unwrap();
+                plan.run(&upload(setup, &both, &[m, 2 * n]), product, one, two, three, four, five).unwrap();
                 outputs
             };
             let outputs = run();
@@ -61,11 +61,11 @@ elements!(f32_elements, elements_f32, f32);
 
 macro_rules! transposed {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
             let x: Vec<$ty> = Numbers::new(seed).fill(m * n, kind(seed));
-            let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-            let mut y = poisoned::<$ty>(place, &[n, m]);
-            plan.run(&upload(place, &x, &shape), &mut y).unwrap();
+            let plan = layouts::$kernel::plan_with(&setup.device, layouts::$kernel::Dims { M: m, N: n }, &setup.options).unwrap();
+            let mut y = poisoned::<$ty>(setup, &[n, m]);
+            plan.run(&upload(setup, &x, &shape), &mut y).unwrap();
             let (m, n) = (m as usize, n as usize);
             exact(&y, |at| x[at % m * n + at / m], &format!("transpose of {shape:?}"));
         }
@@ -74,7 +74,7 @@ macro_rules! transposed {
 transposed!(bf16_transposed, transposed_bf16, bf16);
 transposed!(f32_transposed, transposed_f32, f32);
 
-fn converted(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+fn converted(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
     let mut numbers = Numbers::new(seed);
     // Every exponent, ties between two f16 and two bf16, too large for either.
     let x: Vec<f32> = (0..m * n)
@@ -85,11 +85,11 @@ fn converted(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
             _ => numbers.number(kind(seed)) as f32,
         })
         .collect();
-    let plan = layouts::converted::plan_with(&place.device, layouts::converted::Dims { M: m, N: n }, &place.options).unwrap();
-    let (mut brain, mut half) = (poisoned::<bf16>(place, &shape), poisoned::<f16>(place, &shape));
-    let (mut back, mut other) = (poisoned::<f32>(place, &shape), poisoned::<f32>(place, &shape));
-    let (mut across, mut over) = (poisoned::<f16>(place, &shape), poisoned::<bf16>(place, &shape));
-    plan.run(&upload(place, &x, &shape), &mut brain, &mut half, &mut back, &mut other, &mut across, &mut over).unwrap();
+    let plan = layouts::converted::plan_with(&setup.device, layouts::converted::Dims { M: m, N: n }, &setup.options).unwrap();
+    let (mut brain, mut half) = (poisoned::<bf16>(setup, &shape), poisoned::<f16>(setup, &shape));
+    let (mut back, mut other) = (poisoned::<f32>(setup, &shape), poisoned::<f32>(setup, &shape));
+    let (mut across, mut over) = (poisoned::<f16>(setup, &shape), poisoned::<bf16>(setup, &shape));
+    plan.run(&upload(setup, &x, &shape), &mut brain, &mut half, &mut back, &mut other, &mut across, &mut over).unwrap();
     exact(&brain, |at| bf16::from_f32(x[at]), "to_bf16");
     exact(&half, |at| f16::from_f32(x[at]), "to_f16");
     exact(&back, |at| bf16::from_f32(x[at]).to_f32(), "to_f32 of bf16");
@@ -100,13 +100,13 @@ fn converted(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
 
 macro_rules! quantised {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
             let x: Vec<$ty> = Numbers::new(seed).fill(m * n, any_kind(seed));
             let run = || {
-                let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+                let plan = layouts::$kernel::plan_with(&setup.device, layouts::$kernel::Dims { M: m, N: n }, &setup.options).unwrap();
                 let (mut q, mut scale, mut y) =
-                    (poisoned::<i8>(place, &shape), poisoned::<f32>(place, &[m, 1]), poisoned::<$ty>(place, &shape));
-                plan.run(&upload(place, &x, &shape), &mut q, &mut scale, &mut y).unwrap();
+                    (poisoned::<i8>(setup, &shape), poisoned::<f32>(setup, &[m, 1]), poisoned::<$ty>(setup, &shape));
+                plan.run(&upload(setup, &x, &shape), &mut q, &mut scale, &mut y).unwrap();
                 (q, scale, y)
             };
             let (q, scale, y) = run();
@@ -146,12 +146,12 @@ quantised!(f32_quantised, quantised_f32, f32);
 /// More numbers than inputs of the other tests have: small steps through every tie of a row of integers.
 #[test]
 fn ties_are_rounded_to_even() {
-    let place = Place::plain(1);
+    let setup = Setup::plain(1);
     let mut x: Vec<f32> = (-253..=253).map(|v| v as f32 * 0.5).collect();
     x.push(127.0);
     let n = x.len() as u64;
-    let plan = layouts::quantised_f32::plan_with(&place.device, layouts::quantised_f32::Dims { M: 1, N: n }, &place.options).unwrap();
-    let (mut q, mut scale, mut y) = (poisoned::<i8>(&place, &[1, n]), poisoned::<f32>(&place, &[1, 1]), poisoned::<f32>(&place, &[1, n]));
-    plan.run(&upload(&place, &x, &[1, n]), &mut q, &mut scale, &mut y).unwrap();
+    let plan = layouts::quantised_f32::plan_with(&setup.device, layouts::quantised_f32::Dims { M: 1, N: n }, &setup.options).unwrap();
+    let (mut q, mut scale, mut y) = (poisoned::<i8>(&setup, &[1, n]), poisoned::<f32>(&setup, &[1, 1]), poisoned::<f32>(&setup, &[1, n]));
+    plan.run(&upload(&setup, &x, &[1, n]), &mut q, &mut scale, &mut y).unwrap();
     exact(&q, |at| x[at].round_ties_even() as i8, "rows whose scale is 1");
 }

@@ -1,7 +1,7 @@
 //! Rows and elements by index, read and written, weighted sums of rows, rotary embedding.
 mod support;
 
-use support::{Kind, Number, Numbers, Place, any_kind, bits, exact, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, any_kind, bits, exact, kind, near, poisoned, upload};
 use tasks::lookups::{self, HEADS};
 
 on_every_device! {
@@ -57,7 +57,7 @@ const ROTATED: [[u64; 3]; 8] = [[0, 8, 4], [4, 8, 0], [1, 1, 1], [64, 64, 64], [
 
 macro_rules! lookups {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let table: Vec<$ty> = numbers.fill(v * n, kind(seed));
             // A few are outside, and the largest that there is.
@@ -71,11 +71,11 @@ macro_rules! lookups {
             let weights: Vec<f32> = numbers.fill(m * k, Kind::Plain);
             let run = || {
                 let dims = lookups::$kernel::Dims { M: m, N: n, V: v, K: k };
-                let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-                let (mut embedded, mut combined) = (poisoned::<$ty>(place, &[m, n]), poisoned::<$ty>(place, &[m, n]));
-                let mut picked = poisoned::<$ty>(place, &[m, k]);
-                let (ids, many) = (upload(place, &ids, &[m]), upload(place, &many, &[m, k]));
-                let (table, weights) = (upload(place, &table, &[v, n]), upload(place, &weights, &[m, k]));
+                let plan = lookups::$kernel::plan_with(&setup.device, dims, &setup.options).unwrap();
+                let (mut embedded, mut combined) = (poisoned::<$ty>(setup, &[m, n]), poisoned::<$ty>(setup, &[m, n]));
+                let mut picked = poisoned::<$ty>(setup, &[m, k]);
+                let (ids, many) = (upload(setup, &ids, &[m]), upload(setup, &many, &[m, k]));
+                let (table, weights) = (upload(setup, &table, &[v, n]), upload(setup, &weights, &[m, k]));
                 plan.run(&table, &ids, &many, &weights, &mut embedded, &mut combined, &mut picked).unwrap();
                 (embedded, combined, picked)
             };
@@ -117,7 +117,7 @@ fn sum(start: f64, terms: impl Iterator<Item = f64>) -> f64 {
 
 macro_rules! written {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let mut id = |end: u64| match numbers.below(20) {
                 0 => u32::MAX,
@@ -130,11 +130,11 @@ macro_rules! written {
             let mut added: Vec<$ty> = numbers.fill(v * n, kind(seed));
             let run = || {
                 let dims = lookups::$kernel::Dims { M: m, N: n, V: v, K: k };
-                let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-                let [mut y, mut copied] = [(&y, m), (&copied, v)].map(|(data, rows)| upload(place, data, &[rows, n]));
-                let mut added = upload(place, &added, &[v, n]);
-                let (many, ids) = (upload(place, &many, &[m, k]), upload(place, &ids, &[m]));
-                let (x, rows) = (upload(place, &x, &[m, k]), upload(place, &rows, &[m, n]));
+                let plan = lookups::$kernel::plan_with(&setup.device, dims, &setup.options).unwrap();
+                let [mut y, mut copied] = [(&y, m), (&copied, v)].map(|(data, rows)| upload(setup, data, &[rows, n]));
+                let mut added = upload(setup, &added, &[v, n]);
+                let (many, ids) = (upload(setup, &many, &[m, k]), upload(setup, &ids, &[m]));
+                let (x, rows) = (upload(setup, &x, &[m, k]), upload(setup, &rows, &[m, n]));
                 plan.run(&many, &x, &mut y, &ids, &rows, &mut copied, &mut added).unwrap();
                 [y, copied, added]
             };
@@ -168,7 +168,7 @@ macro_rules! ones_added {
     ($name:ident, $kernel:ident, $ty:ty) => {
         /// More ones than the element can count one by one, in turn to `rows` rows; every row has a 1 of its own. 100,000 are infinite in f16, and half as many
         /// are not.
-        fn $name(place: &Place) {
+        fn $name(setup: &Setup) {
             for [m, n, v, rows] in [
                 [1000, 8, 1, 1],
                 [1000, 257, 5, 3],
@@ -180,11 +180,11 @@ macro_rules! ones_added {
                 [100_000, 3, 7, 2],
                 [100_000, 8, 1, 1],
             ] {
-                let plan = lookups::$kernel::plan_with(&place.device, lookups::$kernel::Dims { M: m, N: n, V: v }, &place.options).unwrap();
+                let plan = lookups::$kernel::plan_with(&setup.device, lookups::$kernel::Dims { M: m, N: n, V: v }, &setup.options).unwrap();
                 let one = <$ty as Number>::from64(1.0);
                 let ids: Vec<u32> = (0..m).map(|i| (i % rows) as u32).collect();
-                let mut added = upload(place, &vec![one; (v * n) as usize], &[v, n]);
-                plan.run(&upload(place, &ids, &[m]), &upload(place, &vec![one; (m * n) as usize], &[m, n]), &mut added).unwrap();
+                let mut added = upload(setup, &vec![one; (v * n) as usize], &[v, n]);
+                plan.run(&upload(setup, &ids, &[m]), &upload(setup, &vec![one; (m * n) as usize], &[m, n]), &mut added).unwrap();
                 let named = |row: u64| if row < rows { m / rows + u64::from(row < m % rows) } else { 0 };
                 let count = |at: usize| (named(at as u64 / n) + 1) as f64;
                 let what = format!("{m} ones to {rows} of {v} rows of {n}");
@@ -197,12 +197,12 @@ ones_added!(bf16_ones_added, added_bf16, maco::bf16);
 ones_added!(f16_ones_added, added_f16, maco::f16);
 
 /// Beside another operation there are no pages for chains.
-fn ones_added_twice(place: &Place) {
+fn ones_added_twice(setup: &Setup) {
     for [m, n, v, rows] in [[1000, 264, 5, 3], [300, 9, 40, 37]] {
-        let plan = lookups::added_twice::plan_with(&place.device, lookups::added_twice::Dims { M: m, N: n, V: v }, &place.options).unwrap();
+        let plan = lookups::added_twice::plan_with(&setup.device, lookups::added_twice::Dims { M: m, N: n, V: v }, &setup.options).unwrap();
         let ids: Vec<u32> = (0..m).map(|i| (i % rows) as u32).collect();
-        let [mut added, mut again] = [(); 2].map(|()| upload(place, &vec![maco::bf16::ONE; (v * n) as usize], &[v, n]));
-        plan.run(&upload(place, &ids, &[m]), &upload(place, &vec![maco::bf16::ONE; (m * n) as usize], &[m, n]), &mut added, &mut again)
+        let [mut added, mut again] = [(); 2].map(|()| upload(setup, &vec![maco::bf16::ONE; (v * n) as usize], &[v, n]));
+        plan.run(&upload(setup, &ids, &[m]), &upload(setup, &vec![maco::bf16::ONE; (m * n) as usize], &[m, n]), &mut added, &mut again)
             .unwrap();
         let count = |at: usize| {
             let row = at as u64 / n;
@@ -216,7 +216,7 @@ fn ones_added_twice(place: &Place) {
 macro_rules! many_added {
     ($name:ident, $kernel:ident, $ty:ty) => {
         /// More indices than find room in shared memory: of many rows and of few, of one row and some others, and some outside.
-        fn $name(place: &Place) {
+        fn $name(setup: &Setup) {
             for (seed, [m, n, v, most]) in (1..).zip([
                 [40_000, 8, 3000, 0],
                 [40_000, 16, 30_000, 0],
@@ -229,9 +229,9 @@ macro_rules! many_added {
                 let mut id = || if numbers.below(10) < most { v as u32 / 2 } else { numbers.below(v + 2) as u32 };
                 let ids: Vec<u32> = (0..m).map(|_| id()).collect();
                 let [rows, mut expected] = [m, v].map(|rows| numbers.fill::<$ty>(rows * n, Kind::Plain));
-                let plan = lookups::$kernel::plan_with(&place.device, lookups::$kernel::Dims { M: m, N: n, V: v }, &place.options).unwrap();
-                let mut added = upload(place, &expected, &[v, n]);
-                plan.run(&upload(place, &ids, &[m]), &upload(place, &rows, &[m, n]), &mut added).unwrap();
+                let plan = lookups::$kernel::plan_with(&setup.device, lookups::$kernel::Dims { M: m, N: n, V: v }, &setup.options).unwrap();
+                let mut added = upload(setup, &expected, &[v, n]);
+                plan.run(&upload(setup, &ids, &[m]), &upload(setup, &rows, &[m, n]), &mut added).unwrap();
                 let mut named = vec![Vec::new(); v as usize];
                 for (i, &id) in ids.iter().enumerate().filter(|&(_, &id)| u64::from(id) < v) {
                     named[id as usize].push(i);
@@ -250,29 +250,29 @@ many_added!(f16_many_added, added_f16, maco::f16);
 
 #[test]
 fn sums_of_rows_are_rounded_once() {
-    for place in [Place::plain(2), Place::pipelined(2)] {
-        bf16_ones_added(&place);
-        f16_ones_added(&place);
-        bf16_many_added(&place);
-        f16_many_added(&place);
-        ones_added_twice(&place);
+    for setup in [Setup::plain(2), Setup::pipelined(2)] {
+        bf16_ones_added(&setup);
+        f16_ones_added(&setup);
+        bf16_many_added(&setup);
+        f16_many_added(&setup);
+        ones_added_twice(&setup);
     }
 }
 
 #[test]
 #[ignore = "gpu"]
 fn gpu_sums_of_rows_are_rounded_once() {
-    let place = Place::gpu();
-    bf16_ones_added(&place);
-    f16_ones_added(&place);
-    bf16_many_added(&place);
-    f16_many_added(&place);
-    ones_added_twice(&place);
+    let setup = Setup::gpu();
+    bf16_ones_added(&setup);
+    f16_ones_added(&setup);
+    bf16_many_added(&setup);
+    f16_many_added(&setup);
+    ones_added_twice(&setup);
 }
 
 macro_rules! rotated {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [t, f, p]: [u64; 3], seed: u64) {
+        fn $name(setup: &Setup, shape @ [t, f, p]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let width = 2 * HEADS as u64 * f;
             let x: Vec<$ty> = numbers.fill(t * width, any_kind(seed));
@@ -290,10 +290,10 @@ macro_rules! rotated {
             let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|v| (v.cos() as f32, v.sin() as f32)).unzip();
             let dims = lookups::$kernel::Dims { T: t, F: f, P: p };
             let run = || {
-                let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-                let [mut halves, mut neighbours] = [(); 2].map(|()| poisoned::<$ty>(place, &[t, width]));
-                let (x, positions) = (upload(place, &x, &[t, width]), upload(place, &positions, &[t]));
-                let (cos, sin) = (upload(place, &cos, &[p, f]), upload(place, &sin, &[p, f]));
+                let plan = lookups::$kernel::plan_with(&setup.device, dims, &setup.options).unwrap();
+                let [mut halves, mut neighbours] = [(); 2].map(|()| poisoned::<$ty>(setup, &[t, width]));
+                let (x, positions) = (upload(setup, &x, &[t, width]), upload(setup, &positions, &[t]));
+                let (cos, sin) = (upload(setup, &cos, &[p, f]), upload(setup, &sin, &[p, f]));
                 plan.run(&x, &positions, &cos, &sin, &mut halves, &mut neighbours).unwrap();
                 [halves, neighbours]
             };

@@ -4,11 +4,11 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use maco::{bf16, f16};
-use support::{Number, Place, near, upload};
+use support::{Number, Setup, near, upload};
 
 /// Whether `near` takes `found` for `expected`, within 2⁻²⁰.
 fn takes<E: Number>(found: f64, expected: f64) -> bool {
-    let tensor = upload(&Place::plain(1), &[E::from64(found)], &[1]);
+    let tensor = upload(&Setup::plain(1), &[E::from64(found)], &[1]);
     catch_unwind(AssertUnwindSafe(|| near(&tensor, |_| expected, 2f64.powi(-20), |_| 0.0, "refused"))).is_ok()
 }
 

@@ -2,7 +2,7 @@
 mod support;
 
 use maco::Tensor;
-use support::{Kind, Number, Numbers, Place, any_kind, bits, exact, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Setup, any_kind, bits, exact, near, poisoned, upload};
 use tasks::norms;
 
 on_every_device! {
@@ -53,13 +53,13 @@ fn inputs<E: Number>([m, n]: [u64; 2], seed: u64) -> Inputs<E> {
 }
 
 /// Softmax, rmsnorm, layernorm, sum, rmsnorm of the sum.
-fn check<E: Number>(place: &Place, shape @ [_, n]: [u64; 2], given: &Inputs<E>, outputs: &[Tensor<E>; 5]) {
+fn check<E: Number>(setup: &Setup, shape @ [_, n]: [u64; 2], given: &Inputs<E>, outputs: &[Tensor<E>; 5]) {
     let values = |data: &[E]| data.iter().map(|v| v.to64()).collect::<Vec<f64>>();
     let (x, residual, weight, bias) = (values(&given.x), values(&given.residual), values(&given.weight), values(&given.bias));
     let n = n as usize;
     let what = |name: &str| format!("{name} of {shape:?}");
     // The documented error of a sum.
-    let sum_error = place.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
+    let sum_error = setup.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
     let rows = |data: &[f64], f: &dyn Fn(&[f64]) -> Vec<f64>| -> Vec<f64> {
         if n == 0 { Vec::new() } else { data.chunks(n).flat_map(f).collect() }
     };
@@ -111,19 +111,19 @@ fn check<E: Number>(place: &Place, shape @ [_, n]: [u64; 2], given: &Inputs<E>, 
 
 macro_rules! norms {
     ($name:ident, $kernel:ident) => {
-        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
             let given = inputs(shape, seed);
             let run = || {
-                let plan = norms::$kernel::plan_with(&place.device, norms::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-                let mut outputs = [(); 5].map(|()| poisoned(place, &shape));
+                let plan = norms::$kernel::plan_with(&setup.device, norms::$kernel::Dims { M: m, N: n }, &setup.options).unwrap();
+                let mut outputs = [(); 5].map(|()| poisoned(setup, &shape));
                 let [soft, rms, layer, sum, added] = &mut outputs;
-                let (x, residual) = (upload(place, &given.x, &shape), upload(place, &given.residual, &shape));
-                let (weight, bias) = (upload(place, &given.weight, &[n]), upload(place, &given.bias, &[n]));
+                let (x, residual) = (upload(setup, &given.x, &shape), upload(setup, &given.residual, &shape));
+                let (weight, bias) = (upload(setup, &given.weight, &[n]), upload(setup, &given.bias, &[n]));
                 plan.run(&x, &residual, &weight, &bias, EPSILON as f32, soft, rms, layer, sum, added).unwrap();
                 outputs
             };
             let outputs = run();
-            check(place, shape, &given, &outputs);
+            check(setup, shape, &given, &outputs);
             assert_eq!(outputs.each_ref().map(bits), run().each_ref().map(bits), "other bits in a second run of {shape:?}");
         }
     };

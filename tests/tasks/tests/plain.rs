@@ -2,7 +2,7 @@
 mod support;
 
 use maco::{bf16, f16};
-use support::{Number, Numbers, Place, any_kind, bits, exact, poisoned, upload};
+use support::{Number, Numbers, Setup, any_kind, bits, exact, poisoned, upload};
 use tasks::plain;
 
 on_every_device! {
@@ -33,17 +33,17 @@ const EDGES: [[u64; 2]; 15] = [
 
 macro_rules! plain {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
             let (mut numbers, kind) = (Numbers::new(seed), any_kind(seed));
             let [a, b, to_scale, to_bias] = [(); 4].map(|()| numbers.fill::<$ty>(m * n, kind));
             let row: Vec<$ty> = numbers.fill(n, kind);
             let by = numbers.number(kind) as f32;
             let run = || {
-                let plan = plain::$kernel::plan_with(&place.device, plain::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-                let mut outputs = [(); 3].map(|()| poisoned::<$ty>(place, &shape));
+                let plan = plain::$kernel::plan_with(&setup.device, plain::$kernel::Dims { M: m, N: n }, &setup.options).unwrap();
+                let mut outputs = [(); 3].map(|()| poisoned::<$ty>(setup, &shape));
                 let [sum, product, copied] = &mut outputs;
-                let [a, b, mut scaled, mut biased] = [&a, &b, &to_scale, &to_bias].map(|data| upload(place, data, &shape));
-                plan.run(&a, &b, &upload(place, &row, &[n]), by, sum, product, copied, &mut scaled, &mut biased).unwrap();
+                let [a, b, mut scaled, mut biased] = [&a, &b, &to_scale, &to_bias].map(|data| upload(setup, data, &shape));
+                plan.run(&a, &b, &upload(setup, &row, &[n]), by, sum, product, copied, &mut scaled, &mut biased).unwrap();
                 let [sum, product, copied] = outputs;
                 [sum, product, copied, scaled, biased]
             };
@@ -67,14 +67,14 @@ plain!(f16_plain, plain_f16, f16);
 plain!(f32_plain, plain_f32, f32);
 
 /// Of integers every bit counts: none of them goes through a floating-point number.
-fn words(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+fn words(setup: &Setup, shape @ [m, n]: [u64; 2], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let signed: Vec<i32> = (0..m * n).map(|_| numbers.next() as i32).collect();
     let unsigned: Vec<u32> = (0..m * n).map(|_| numbers.next() as u32).collect();
     let run = || {
-        let plan = plain::copied_words::plan_with(&place.device, plain::copied_words::Dims { M: m, N: n }, &place.options).unwrap();
-        let (mut same, mut alike) = (poisoned::<i32>(place, &shape), poisoned::<u32>(place, &shape));
-        plan.run(&upload(place, &signed, &shape), &upload(place, &unsigned, &shape), &mut same, &mut alike).unwrap();
+        let plan = plain::copied_words::plan_with(&setup.device, plain::copied_words::Dims { M: m, N: n }, &setup.options).unwrap();
+        let (mut same, mut alike) = (poisoned::<i32>(setup, &shape), poisoned::<u32>(setup, &shape));
+        plan.run(&upload(setup, &signed, &shape), &upload(setup, &unsigned, &shape), &mut same, &mut alike).unwrap();
         (same, alike)
     };
     let (same, alike) = run();

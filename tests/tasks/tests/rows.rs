@@ -2,7 +2,7 @@
 mod support;
 
 use maco::Tensor;
-use support::{Number, Numbers, Place, any_kind, bits, exact, near, poisoned, upload};
+use support::{Number, Numbers, Setup, any_kind, bits, exact, near, poisoned, upload};
 use tasks::rows;
 
 on_every_device! {
@@ -60,7 +60,7 @@ impl<E: Number> Outputs<E> {
     }
 }
 
-fn check<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], outputs: &Outputs<E>) {
+fn check<E: Number>(setup: &Setup, [m, n, k]: [u64; 3], x: &[E], outputs: &Outputs<E>) {
     let (n, k) = (n as usize, k as usize);
     let what = |name: &str| format!("{name} of {m} × {n}, K {k}");
     let value = |row: usize, col: usize| x[row * n + col].to64();
@@ -68,7 +68,7 @@ fn check<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], outputs: &Outpu
     let larger = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
     let smaller = |a: f64, b: f64| if b < a || b.is_nan() { b } else { a };
     // The documented error of a sum.
-    let factor = place.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
+    let factor = setup.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
     let error = |at: usize| factor * row(at).map(f64::abs).sum::<f64>();
     let [sum, mean, max, min] = &outputs.sums;
     near(sum, |at| row(at).sum(), 0.0, error, &what("sum_rows"));
@@ -84,7 +84,7 @@ fn check<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], outputs: &Outpu
 
 macro_rules! rows {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
             let mut x: Vec<$ty> = Numbers::new(seed).fill(m * n, any_kind(seed));
             // −0 and 0 are equal: which of them a maximum is, is not promised.
             for v in &mut x {
@@ -93,20 +93,20 @@ macro_rules! rows {
                 }
             }
             let run = || {
-                let plan = rows::$kernel::plan_with(&place.device, rows::$kernel::Dims { M: m, N: n, K: k }, &place.options).unwrap();
+                let plan = rows::$kernel::plan_with(&setup.device, rows::$kernel::Dims { M: m, N: n, K: k }, &setup.options).unwrap();
                 let mut outputs = Outputs::<$ty> {
-                    sums: [(); 4].map(|()| poisoned(place, &[m, 1])),
-                    arg: poisoned(place, &[m, 1]),
-                    values: poisoned(place, &[m, k]),
-                    indices: poisoned(place, &[m, k]),
+                    sums: [(); 4].map(|()| poisoned(setup, &[m, 1])),
+                    arg: poisoned(setup, &[m, 1]),
+                    values: poisoned(setup, &[m, k]),
+                    indices: poisoned(setup, &[m, k]),
                 };
                 let [sum, mean, max, min] = &mut outputs.sums;
                 let (arg, values, indices) = (&mut outputs.arg, &mut outputs.values, &mut outputs.indices);
-                plan.run(&upload(place, &x, &[m, n]), sum, mean, max, min, arg, values, indices).unwrap();
+                plan.run(&upload(setup, &x, &[m, n]), sum, mean, max, min, arg, values, indices).unwrap();
                 outputs
             };
             let outputs = run();
-            check(place, shape, &x, &outputs);
+            check(setup, shape, &x, &outputs);
             assert_eq!(outputs.bits(), run().bits(), "other bits in a second run of {shape:?}");
         }
     };
@@ -115,7 +115,7 @@ rows!(bf16_rows, rows_bf16, maco::bf16);
 rows!(f32_rows, rows_f32, f32);
 
 /// The values are those of a softmax in f64, of what `top_k` finds.
-fn check_router<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], values: &Tensor<E>, indices: &Tensor<u32>) {
+fn check_router<E: Number>(setup: &Setup, [m, n, k]: [u64; 3], x: &[E], values: &Tensor<E>, indices: &Tensor<u32>) {
     let (n, k) = (n as usize, k as usize);
     let what = |name: &str| format!("{name} of {m} × {n}, K {k}");
     let value = |row: usize, col: usize| x[row * n + col].to64();
@@ -132,25 +132,25 @@ fn check_router<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], values: 
         None if largest(at / k).is_finite() => 0.0,
         None => f64::NAN,
     };
-    let sum_error = place.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
+    let sum_error = setup.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
     let below = |at: usize| nth(at).map_or(0.0, |col| (largest(at / k) - value(at / k, col)).abs().min(200.0));
     near(values, soft, sum_error, |at| soft(at) * (below(at) + 4.0) * 2f64.powi(-23), &what("values of softmax_top_k"));
 }
 
 macro_rules! routers {
     ($name:ident, $kernel:ident, $ty:ty) => {
-        fn $name(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+        fn $name(setup: &Setup, shape @ [m, n, k]: [u64; 3], seed: u64) {
             let x: Vec<$ty> = Numbers::new(seed).fill(m * n, any_kind(seed));
-            let plan = rows::$kernel::plan_with(&place.device, rows::$kernel::Dims { M: m, N: n, K: k }, &place.options).unwrap();
+            let plan = rows::$kernel::plan_with(&setup.device, rows::$kernel::Dims { M: m, N: n, K: k }, &setup.options).unwrap();
             let run = || {
                 let (mut values, mut indices) =
-                    ([(); 3].map(|()| poisoned::<$ty>(place, &[m, k])), [(); 3].map(|()| poisoned(place, &[m, k])));
-                plan.run(&upload(place, &x, &[m, n]), &mut values, &mut indices).unwrap();
+                    ([(); 3].map(|()| poisoned::<$ty>(setup, &[m, k])), [(); 3].map(|()| poisoned(setup, &[m, k])));
+                plan.run(&upload(setup, &x, &[m, n]), &mut values, &mut indices).unwrap();
                 (values, indices)
             };
             let (values, indices) = run();
             for (values, indices) in values.iter().zip(&indices) {
-                check_router(place, shape, &x, values, indices);
+                check_router(setup, shape, &x, values, indices);
             }
             let bits = |(values, indices): &([Tensor<$ty>; 3], [Tensor<u32>; 3])| {
                 values.iter().map(bits).chain(indices.iter().map(bits)).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! A product into what is `#[read]`.
+//! A GEMM into what is `#[read]`.
 use maco::prelude::*;
 
 #[maco::task(tile(i = 64, j = 128))]

@@ -2,7 +2,7 @@ use maco::bf16;
 
 /// Operands the other way round.
 #[maco::task(tile(i = 8, j = 8))]
-pub fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w: Tensor<bf16, N, K>, #[write(i, j)] y: Tensor<bf16, M, N>) {
+pub fn gemv(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w: Tensor<bf16, N, K>, #[write(i, j)] y: Tensor<bf16, M, N>) {
     cta.gemv(w, x, y);
 }
 

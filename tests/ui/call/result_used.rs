@@ -2,7 +2,7 @@ use maco::prelude::*;
 
 /// What else is done with `y` is done with elements of `E`.
 #[maco::task(tile(i = 64, j = 128), E in [bf16, f16])]
-pub fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
+pub fn gemm(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {
         cta.mma(&mut acc, x.tile(k), w.tile(k));
@@ -13,7 +13,7 @@ pub fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] 
 
 #[maco::megakernel]
 pub fn k(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<f32, M, N>) {
-    product(x, w, y);
+    gemm(x, w, y);
 }
 
 fn main() {}

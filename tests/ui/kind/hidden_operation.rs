@@ -1,4 +1,4 @@
-//! A helper writes an operand beside a product: its loads would begin before.
+//! A helper writes an operand beside a GEMM: its loads would begin before.
 use maco::prelude::*;
 
 #[maco::helper(Rows)]

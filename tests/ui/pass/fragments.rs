@@ -29,7 +29,7 @@ macro_rules! tasks {
         fn twice($pattern: $element) -> $element $whole
 
         #[maco::task(tile(i = 64 | 128, j = 128 | 256), few = $path, E in [bf16, f16])]
-        fn product(
+        fn gemm(
             cta: &mut Cta,
             #[read(i, ..)] x: Tensor<E, M, K>,
             #[read(j, ..)] w: Tensor<E, N, K>,

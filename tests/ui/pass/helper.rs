@@ -39,7 +39,7 @@ fn forked(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: T
 }
 
 #[maco::helper(Gemm)]
-fn product<E: MmaElement>(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
+fn gemm<E: MmaElement>(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {
         cta.mma(&mut acc, x.tile(k), w.tile(k));
@@ -49,7 +49,7 @@ fn product<E: MmaElement>(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[re
 
 #[maco::task(tile(i = 64, j = 128), E in [bf16, f16])]
 fn linear(cta: &mut Cta<Gemm>, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
-    product(cta, x, w, y);
+    gemm(cta, x, w, y);
 }
 
 #[maco::helper(Gemv)]

@@ -5,7 +5,7 @@ pub const HEADS: usize = 8;
 
 /// y = x wᵀ
 #[maco::task(tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
-pub fn product(
+pub fn gemm(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, K>,
     #[read(j, ..)] w: Tensor<E, N, K>,
@@ -76,7 +76,7 @@ pub fn twice(v: f32) -> f32 {
 #[maco::graph]
 pub fn layer(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], by: f32, y: Out<bf16, M, K>) {
     let h = temp::<bf16, M, K>();
-    product(x, w[0], h).then(gelu).then(twice);
+    gemm(x, w[0], h).then(gelu).then(twice);
     scale(h, by);
     linear(h, w[1], y).priority(1);
 }

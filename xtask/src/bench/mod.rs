@@ -15,14 +15,14 @@ use crate::packages::root;
 /// What to measure.
 #[derive(Subcommand)]
 pub enum Bench {
-    /// Matrix products of published models' shapes, 16 back to back and alone, beside CUDA graphs of cuBLASLt's fastest algorithm; `-- --sweep`
+    /// GEMMs of published models' shapes, 16 back to back and alone, beside CUDA graphs of cuBLASLt's fastest algorithm; `-- --sweep`
     /// has every tile in several numbers of parts (needs a GPU)
     Gemm(Program),
-    /// Two products with a GELU between, beside CUDA graphs of cuBLASLt with the GELU in its epilogue (needs a GPU)
+    /// Two GEMMs with a GELU between, beside CUDA graphs of cuBLASLt with the GELU in its epilogue (needs a GPU)
     Mlp(Program),
     /// The library's memory-bound tasks beside a copy of as many bytes, and beside PyTorch if `python3` has it (needs a GPU)
     Memory(Program),
-    /// Chains of products with one row, whose weights are streamed, beside CUDA graphs of cuBLAS and a copy (needs a GPU)
+    /// Chains of GEMVs of one row, whose weights are streamed, beside CUDA graphs of cuBLAS and a copy (needs a GPU)
     Gemv(Program),
     /// 16 layers of a decoder at batch 1 without attention, beside a CUDA graph of cuBLAS and fused kernels, and a copy (needs a GPU)
     Chain(Program),
@@ -97,7 +97,7 @@ pub struct Tune {
 
 #[derive(Subcommand)]
 enum Tuned {
-    /// Which tiles and parts of matrix products are the fastest, each measured by itself
+    /// Which tiles and parts of GEMMs are the fastest, each measured by itself
     Tiles(Tiles),
 }
 
@@ -115,7 +115,7 @@ struct Model {
 /// What to measure tiles of.
 #[derive(clap::Args)]
 struct Tiles {
-    /// The tuning file: what is there already stays, unless it is about the same products
+    /// The tuning file: what is there already stays, unless it is about the same GEMMs
     #[arg(long, default_value = "tuning.json")]
     out: PathBuf,
     /// `linear`, `matmul`, `matmul-tn` or `matmul-tt`, several with commas between; without, all
@@ -124,11 +124,11 @@ struct Tiles {
     /// `bf16` or `f16`; without, both
     #[arg(long)]
     element: Option<String>,
-    /// Rows, columns and depth of products, such as `256x8192x4096`; without, the shapes of `bench gemm` with up to 1024 rows
+    /// Rows, columns and depth of GEMMs, such as `256x8192x4096`; without, the shapes of `bench gemm` with up to 1024 rows
     shape: Vec<String>,
 }
 
-/// Measures what a GPU costs, or products in every tile, whole, in several numbers of parts and with the last wave in parts.
+/// Measures what a GPU costs, or GEMMs in every tile, whole, in several numbers of parts and with the last wave in parts.
 pub fn tune(tune: &Tune) -> Result<(), Failure> {
     match &tune.what {
         None => {

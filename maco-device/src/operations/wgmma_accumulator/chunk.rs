@@ -92,7 +92,7 @@ impl<const HALF: bool> Lanes<HALF> {
         let thread = special::opaque(thread);
         let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
         let [plane, down, across] = T::ANCHOR.axes;
-        let (row, col) = shape.place(thread / 128, col);
+        let (row, col) = shape.position(thread / 128, col);
         let row = at(down) * shape.rows() as i32 + row + (thread % 128 / 32 * 16 + thread % 32 / 4) as i32;
         let col = at(across) * shape.columns() as i32 + col + (thread % 4 * 2) as i32;
         Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col }

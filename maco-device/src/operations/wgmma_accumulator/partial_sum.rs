@@ -96,7 +96,7 @@ pub fn nothing() -> Columns {
     none
 }
 
-/// Chunks that [`add`] has on their way at the same time. With four, products spill beside a function that takes most registers.
+/// Chunks that [`add`] has on their way at the same time. With four, GEMMs spill beside a function that takes most registers.
 pub const ADDED: u32 = 2;
 
 /// Adds this thread's part of chunks of partial sums, one after the other: of those that `at` has from 0 on, `count` or [`ADDED`].

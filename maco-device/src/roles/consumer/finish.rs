@@ -1,4 +1,4 @@
-//! The end of a product: its sum, whole or in parts, goes through the epilogue and to the store role.
+//! The end of a GEMM: its sum, whole or in parts, goes through the epilogue and to the store role.
 //!
 //! One code for all tile shapes, since a sum is in the same registers whatever its shape; which epilogue it is is asked for each chunk, or for each tile.
 

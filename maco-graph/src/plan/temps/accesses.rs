@@ -1,4 +1,4 @@
-//! Which calls use a tensor, and which of them a later temp in its place must wait for.
+//! Which calls use a tensor, and which of them a later temp in its buffer must wait for.
 
 use maco_abi::RANK;
 

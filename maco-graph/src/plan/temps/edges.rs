@@ -1,4 +1,4 @@
-//! Adds the edges that shared places need to a plan without workers.
+//! Adds the edges that shared buffers need to a plan without workers.
 
 use super::super::candidate_plan::CandidatePlan;
 use super::super::{Hazard, Options, PlanError, Relation, events, list_scheduling};
@@ -6,11 +6,11 @@ use super::order::Tasks;
 use super::share::{self, Edge};
 use super::{Temps, in_band};
 
-/// Places the temps of `candidate`, and adds the edges that shared places need.
+/// Assigns memory to the temps of `candidate`, and adds the edges that shared buffers need.
 ///
 /// # Errors
-/// None that the plan without shared places would not have.
-pub(in super::super) fn place(candidate: &mut CandidatePlan, options: &Options) -> Result<Temps, PlanError> {
+/// None that the plan without shared buffers would not have.
+pub(in super::super) fn assign(candidate: &mut CandidatePlan, options: &Options) -> Result<Temps, PlanError> {
     let in_band = in_band(candidate.graph.tensors.len(), &candidate.found.relations);
     if !options.share_temps {
         return Ok(share::apart(&tasks(candidate), &in_band));

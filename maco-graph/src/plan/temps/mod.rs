@@ -1,9 +1,9 @@
 //! Where temps lie in the one allocation that a plan has for them, and which temps share memory.
 //!
-//! A *place* is a part of the allocation that one temp has after another. A temp may take the place of an earlier one if all tasks that use the earlier
+//! A *buffer* is a part of the allocation that one temp has after another. A temp may take the buffer of an earlier one if all tasks that use the earlier
 //! one have ended before the first task writes the later one there: element by element if both have the same layout, else as a whole. Mostly the
 //! order that the plan has anyhow proves it (`order`). If not, write-after-read edges are added, but only where the planner's cost model says that they
-//! make no task begin later. Otherwise the temp gets a place of its own.
+//! make no task begin later. Otherwise the temp gets a buffer of its own.
 //!
 //! Temps with in-band flags have memory of their own: a flag tells launches apart, not two temps of one launch. So have temps that are spread over
 //! ranks, since peers may read them.
@@ -22,15 +22,15 @@ use super::Plan;
 use crate::ir::{Graph, TensorKind};
 use crate::spec::Placement;
 
-pub(super) use edges::place;
+pub(super) use edges::assign;
 pub(super) use share::Timeline;
 
-/// Places begin at multiples of so many bytes.
+/// Buffers begin at multiples of so many bytes.
 pub const ALIGN: u64 = 256;
 
 /// Where one temp lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct TempRange {
     /// Bytes from the begin of the allocation, a multiple of [`ALIGN`].
     pub offset: u64,
     /// Bytes of the temp, rows padded as [`crate::ir::Tensor::stored_bytes`] says. 0 if no task uses it.
@@ -41,7 +41,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Temps {
     /// By tensor; of those that are no temps nothing.
-    pub places: Vec<Place>,
+    pub ranges: Vec<TempRange>,
     /// Bytes of the temps with in-band flags, which come first.
     pub in_band_bytes: u64,
     /// Bytes of all; `u64::MAX` if that is too much for any address space.
@@ -77,7 +77,7 @@ impl Plan {
         let written = self.graph.written();
         let weights = self.graph.tensors.iter().zip(written).filter(|(tensor, written)| tensor.kind != TensorKind::Temp && !written);
         let weights = weights.map(|(tensor, _)| tensor.stored_bytes()).fold(0, u64::saturating_add);
-        let apart = self.temps.places.iter().map(|place| padded(place.bytes)).fold(0, u64::saturating_add);
+        let apart = self.temps.ranges.iter().map(|range| padded(range.bytes)).fold(0, u64::saturating_add);
         let temps = self.temps.bytes;
         Memory { weights, temps, peak: self.peak(), saved: apart.saturating_sub(temps) }
     }
@@ -86,10 +86,10 @@ impl Plan {
         let uses = accesses::Uses::new(&self.graph, &self.calls);
         // At one position ends come first; a temp that a call reads and one that it writes overlap, since a call ends behind its begin.
         let mut changes: Vec<(u32, bool, u64)> = Vec::new();
-        for (tensor, place) in self.temps.places.iter().enumerate() {
+        for (tensor, range) in self.temps.ranges.iter().enumerate() {
             let calls = || uses.of(tensor as u32).iter().map(|access| &self.calls[access.call as usize].tasks);
             if let (Some(first), Some(last)) = (calls().map(|tasks| tasks.start).min(), calls().map(|tasks| tasks.end).max()) {
-                changes.extend([(first, true, padded(place.bytes)), (last, false, padded(place.bytes))]);
+                changes.extend([(first, true, padded(range.bytes)), (last, false, padded(range.bytes))]);
             }
         }
         changes.sort_unstable();

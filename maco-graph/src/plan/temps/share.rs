@@ -1,4 +1,4 @@
-//! Gives every temp a place: that of an earlier temp, or one of its own.
+//! Gives every temp a buffer: that of an earlier temp, or one of its own.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use super::accesses::{Access, Uses};
 use super::order::{Before, Groups, Limit, Prover, Tasks, same_layout};
 use super::overlaps::Overlaps;
-use super::{Place, Temps, padded, shareable};
+use super::{TempRange, Temps, padded, shareable};
 use crate::ir::{Graph, TensorKind};
 
 /// Most calls that one proof looks at.
@@ -14,19 +14,19 @@ const CALLS: usize = 64;
 /// Words of sets that all proofs together may look at, for each task and wait, and beyond that: planning stays linear.
 const WORDS: u64 = 64;
 const MORE_WORDS: u64 = 1 << 20;
-/// Calls that are looked at for places of temps that the temp depends on, and most such places that are tried.
+/// Calls that are looked at for buffers of temps that the temp depends on, and most such buffers that are tried.
 const NEAR_CALLS: usize = 32;
 const NEAR: usize = 4;
-/// Other places that are tried: the latest of the temp's own layout, the smallest that are large enough, the largest of those that are too small.
+/// Other buffers that are tried: the latest of the temp's own layout, the smallest that are large enough, the largest of those that are too small.
 const LATEST: usize = 2;
 const LARGER: usize = 2;
 const SMALLER: usize = 1;
-/// No edges are added while all places take at most so many halves of what the temps in use have taken: a place of its own is then better than waits.
+/// No edges are added while all buffers take at most so many halves of what the temps in use have taken: a buffer of its own is then better than waits.
 const HALVES: u64 = 3;
-/// Most accesses that a later temp in a place may have to wait for.
+/// Most accesses that a later temp in a buffer may have to wait for.
 const BEFORE: usize = 16;
 
-/// An edge that a shared place needs: tasks of `writer` come after those of `before`, element by element or, if `whole`, all after all.
+/// An edge that a shared buffer needs: tasks of `writer` come after those of `before`, element by element or, if `whole`, all after all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub before: Before,
@@ -40,8 +40,8 @@ pub(in super::super) struct Timeline {
     pub hop: u64,
 }
 
-/// A place while temps are assigned to it.
-struct Slot {
+/// A buffer while temps are assigned to it.
+struct Buffer {
     bytes: u64,
     /// What the next temp must come after.
     before: Vec<Before>,
@@ -58,8 +58,8 @@ pub(super) fn assign(of: &Tasks<'_>, in_band: &[bool], timeline: Option<&dyn Fn(
         uses: &uses,
         prover: Prover::new(of),
         limit: Limit { calls: CALLS, words: MORE_WORDS + WORDS * (of.tasks.len() + of.waits.len()) as u64, independent: false },
-        slots: Vec::new(),
-        slot_of: vec![None; of.graph.tensors.len()],
+        buffers: Vec::new(),
+        buffer_of: vec![None; of.graph.tensors.len()],
         bytes: 0,
         in_use: 0,
         most: 0,
@@ -88,19 +88,19 @@ pub(super) fn assign(of: &Tasks<'_>, in_band: &[bool], timeline: Option<&dyn Fn(
     for (first, tensor) in temps {
         assigning.assign(first, tensor);
     }
-    let slots: Vec<u64> = assigning.slots.iter().map(|slot| slot.bytes).collect();
-    (layout(of, in_band, &assigning.slot_of, &slots, &own), assigning.edges)
+    let buffers: Vec<u64> = assigning.buffers.iter().map(|buffer| buffer.bytes).collect();
+    (layout(of, in_band, &assigning.buffer_of, &buffers, &own), assigning.edges)
 }
 
-/// Every temp in a place of its own.
+/// Every temp in a buffer of its own.
 pub(super) fn apart(of: &Tasks<'_>, in_band: &[bool]) -> Temps {
     let temp = |tensor: &u32| of.graph.tensors[*tensor as usize].kind == TensorKind::Temp && !in_band[*tensor as usize];
     let own: Vec<u32> = (0..of.graph.tensors.len() as u32).filter(temp).collect();
     layout(of, in_band, &vec![None; of.graph.tensors.len()], &[], &own)
 }
 
-/// Offsets: temps with in-band flags, then those of `own`, then places of so many bytes, then temps that no task uses, which need no memory.
-fn layout(of: &Tasks<'_>, in_band: &[bool], slot_of: &[Option<usize>], slots: &[u64], own: &[u32]) -> Temps {
+/// Offsets: temps with in-band flags, then those of `own`, then buffers of so many bytes, then temps that no task uses, which need no memory.
+fn layout(of: &Tasks<'_>, in_band: &[bool], buffer_of: &[Option<usize>], buffers: &[u64], own: &[u32]) -> Temps {
     let tensors = &of.graph.tensors;
     let bytes = |tensor: u32| tensors[tensor as usize].stored_bytes();
     let mut end = 0u64;
@@ -109,25 +109,25 @@ fn layout(of: &Tasks<'_>, in_band: &[bool], slot_of: &[Option<usize>], slots: &[
         end = end.saturating_add(padded(bytes));
         offset
     };
-    let mut places = vec![None; tensors.len()];
+    let mut ranges = vec![None; tensors.len()];
     for tensor in (0..tensors.len() as u32).filter(|&tensor| in_band[tensor as usize]) {
-        places[tensor as usize] = Some(Place { offset: take(bytes(tensor)), bytes: bytes(tensor) });
+        ranges[tensor as usize] = Some(TempRange { offset: take(bytes(tensor)), bytes: bytes(tensor) });
     }
     let in_band_bytes = take(0);
     for &tensor in own {
-        places[tensor as usize] = Some(Place { offset: take(bytes(tensor)), bytes: bytes(tensor) });
+        ranges[tensor as usize] = Some(TempRange { offset: take(bytes(tensor)), bytes: bytes(tensor) });
     }
-    let offsets: Vec<u64> = slots.iter().map(|&bytes| take(bytes)).collect();
-    for (tensor, slot) in (0..).zip(slot_of) {
-        if let Some(slot) = *slot {
-            places[tensor as usize] = Some(Place { offset: offsets[slot], bytes: bytes(tensor) });
+    let offsets: Vec<u64> = buffers.iter().map(|&bytes| take(bytes)).collect();
+    for (tensor, buffer) in (0..).zip(buffer_of) {
+        if let Some(buffer) = *buffer {
+            ranges[tensor as usize] = Some(TempRange { offset: offsets[buffer], bytes: bytes(tensor) });
         }
     }
-    let none = |(place, tensor): (Option<Place>, &crate::ir::Tensor)| {
+    let none = |(range, tensor): (Option<TempRange>, &crate::ir::Tensor)| {
         let unused = if tensor.kind == TensorKind::Temp { in_band_bytes } else { 0 };
-        place.unwrap_or(Place { offset: unused, bytes: 0 })
+        range.unwrap_or(TempRange { offset: unused, bytes: 0 })
     };
-    Temps { places: places.into_iter().zip(tensors).map(none).collect(), in_band_bytes, bytes: take(0) }
+    Temps { ranges: ranges.into_iter().zip(tensors).map(none).collect(), in_band_bytes, bytes: take(0) }
 }
 
 /// The calls that read or write elements with in-band flags: they wait for no counter of theirs, and no edge should make them.
@@ -153,10 +153,10 @@ struct Assigning<'a> {
     uses: &'a Uses,
     prover: Prover,
     limit: Limit,
-    slots: Vec<Slot>,
+    buffers: Vec<Buffer>,
     /// By tensor.
-    slot_of: Vec<Option<usize>>,
-    /// Bytes of all slots; of temps that are in use now; and the most of those so far.
+    buffer_of: Vec<Option<usize>>,
+    /// Bytes of all buffers; of temps that are in use now; and the most of those so far.
     bytes: u64,
     in_use: u64,
     most: u64,
@@ -164,7 +164,7 @@ struct Assigning<'a> {
     seen: Vec<u32>,
     /// Slots in use, by the end of their temp.
     busy: BinaryHeap<Reverse<(u32, usize)>>,
-    /// Free slots by size; and by the layout of their last temp, the latest at the end, with how many temps it had then.
+    /// Free buffers by size; and by the layout of their last temp, the latest at the end, with how many temps it had then.
     by_size: BTreeSet<(u64, usize)>,
     by_layout: HashMap<LayoutKey<'a>, Vec<(usize, u32)>>,
     carries: Vec<bool>,
@@ -184,42 +184,42 @@ impl<'a> Assigning<'a> {
         if found.is_none() {
             let others = tried.len();
             self.others(tensor, bytes, &mut tried);
-            found = tried[others..].iter().copied().find(|&slot| self.is_ordered(slot, tensor));
+            found = tried[others..].iter().copied().find(|&buffer| self.is_ordered(buffer, tensor));
         }
         if found.is_none() && self.bytes.saturating_add(bytes).saturating_mul(2) > self.most.saturating_mul(HALVES) {
-            let edges = |slot: &usize| Some((*slot, self.edges_for(*slot, tensor)?));
-            if let Some((slot, edges)) = tried.iter().find_map(edges) {
+            let edges = |buffer: &usize| Some((*buffer, self.edges_for(*buffer, tensor)?));
+            if let Some((buffer, edges)) = tried.iter().find_map(edges) {
                 self.edges.extend(edges);
-                found = Some(slot);
+                found = Some(buffer);
             }
         }
-        let slot = found.unwrap_or_else(|| {
-            self.slots.push(Slot { bytes: 0, before: Vec::new(), temps: 0, free: true });
-            self.slots.len() - 1
+        let buffer = found.unwrap_or_else(|| {
+            self.buffers.push(Buffer { bytes: 0, before: Vec::new(), temps: 0, free: true });
+            self.buffers.len() - 1
         });
-        self.take(slot, tensor, bytes);
+        self.take(buffer, tensor, bytes);
     }
 
-    /// Frees the slots whose tasks come before task `first`.
+    /// Frees the buffers whose tasks come before task `first`.
     fn release(&mut self, first: u32) {
-        while let Some(&Reverse((end, slot))) = self.busy.peek()
+        while let Some(&Reverse((end, buffer))) = self.busy.peek()
             && end <= first
         {
             self.busy.pop();
-            let Some(last) = self.slots[slot].before.last().map(|last| last.tensor) else { continue };
+            let Some(last) = self.buffers[buffer].before.last().map(|last| last.tensor) else { continue };
             self.in_use -= self.of.graph.tensors[last as usize].stored_bytes().min(self.in_use);
-            // A place where too much would have to end first stays as it is.
-            if self.slots[slot].before.len() <= BEFORE {
+            // A buffer where too much would have to end first stays as it is.
+            if self.buffers[buffer].before.len() <= BEFORE {
                 let key = layout_of(self.of.graph, last);
-                let of = &mut self.slots[slot];
+                let of = &mut self.buffers[buffer];
                 of.free = true;
-                self.by_size.insert((of.bytes, slot));
-                self.by_layout.entry(key).or_default().push((slot, of.temps));
+                self.by_size.insert((of.bytes, buffer));
+                self.by_layout.entry(key).or_default().push((buffer, of.temps));
             }
         }
     }
 
-    /// A slot of a temp of the same layout that calls use on which the first writer of `tensor` depends, the nearest first: it may come after all of
+    /// A buffer of a temp of the same layout that calls use on which the first writer of `tensor` depends, the nearest first: it may come after all of
     /// their tasks. Adds what it tries to `tried`.
     fn nearest(&mut self, tensor: u32, tried: &mut Vec<usize>) -> Option<usize> {
         let of = self.of;
@@ -228,12 +228,12 @@ impl<'a> Assigning<'a> {
         while let Some(&from) = calls.get(next).filter(|_| next < NEAR_CALLS && tried.len() < NEAR) {
             next += 1;
             for view in &of.graph.calls[from as usize].operands {
-                let Some(slot) = self.slot_of[view.tensor as usize] else { continue };
-                let last = self.slots[slot].before.last().is_some_and(|last| last.tensor == view.tensor);
-                if self.slots[slot].free && last && same_layout(of.graph, view.tensor, tensor) && !tried.contains(&slot) {
-                    tried.push(slot);
-                    if self.is_ordered(slot, tensor) {
-                        return Some(slot);
+                let Some(buffer) = self.buffer_of[view.tensor as usize] else { continue };
+                let last = self.buffers[buffer].before.last().is_some_and(|last| last.tensor == view.tensor);
+                if self.buffers[buffer].free && last && same_layout(of.graph, view.tensor, tensor) && !tried.contains(&buffer) {
+                    tried.push(buffer);
+                    if self.is_ordered(buffer, tensor) {
+                        return Some(buffer);
                     }
                 }
             }
@@ -248,31 +248,31 @@ impl<'a> Assigning<'a> {
         None
     }
 
-    /// Adds other free slots to try, the best first.
+    /// Adds other free buffers to try, the best first.
     fn others(&mut self, tensor: u32, bytes: u64, found: &mut Vec<usize>) {
-        let slots = &self.slots;
-        let mut add = |slot: usize| {
-            let new = !found.contains(&slot);
+        let buffers = &self.buffers;
+        let mut add = |buffer: usize| {
+            let new = !found.contains(&buffer);
             if new {
-                found.push(slot);
+                found.push(buffer);
             }
             new
         };
         let key = layout_of(self.of.graph, tensor);
         if let Some(latest) = self.by_layout.get_mut(&key) {
             // Slots that other temps have taken since.
-            while latest.last().is_some_and(|&(slot, temps)| slots[slot].temps != temps) {
+            while latest.last().is_some_and(|&(buffer, temps)| buffers[buffer].temps != temps) {
                 latest.pop();
             }
-            let free = latest.iter().rev().take(2 * LATEST).filter(|&&(slot, temps)| slots[slot].temps == temps);
-            free.take(LATEST).for_each(|&(slot, _)| {
-                add(slot);
+            let free = latest.iter().rev().take(2 * LATEST).filter(|&&(buffer, temps)| buffers[buffer].temps == temps);
+            free.take(LATEST).for_each(|&(buffer, _)| {
+                add(buffer);
             });
         }
-        let larger = self.by_size.range((bytes, 0)..).take(LARGER + NEAR + LATEST).map(|&(_, slot)| slot);
-        larger.filter(|&slot| add(slot)).take(LARGER).for_each(drop);
-        self.by_size.range(..(bytes, 0)).rev().take(SMALLER).for_each(|&(_, slot)| {
-            add(slot);
+        let larger = self.by_size.range((bytes, 0)..).take(LARGER + NEAR + LATEST).map(|&(_, buffer)| buffer);
+        larger.filter(|&buffer| add(buffer)).take(LARGER).for_each(drop);
+        self.by_size.range(..(bytes, 0)).rev().take(SMALLER).for_each(|&(_, buffer)| {
+            add(buffer);
         });
     }
 
@@ -281,11 +281,11 @@ impl<'a> Assigning<'a> {
         uses.of(tensor).iter().copied().filter(|access| access.way.writes())
     }
 
-    /// Whether the plan's order proves that `tensor` may take the slot.
-    fn is_ordered(&mut self, slot: usize, tensor: u32) -> bool {
+    /// Whether the plan's order proves that `tensor` may take the buffer.
+    fn is_ordered(&mut self, buffer: usize, tensor: u32) -> bool {
         let writers = self.writers(tensor);
         for writer in writers {
-            let before = &self.slots[slot].before;
+            let before = &self.buffers[buffer].before;
             if !self.prover.ordered(self.of, before, tensor, writer, self.limit) {
                 return false;
             }
@@ -293,13 +293,13 @@ impl<'a> Assigning<'a> {
         true
     }
 
-    /// The edges by which `tensor` may take the slot, if by the cost model no task begins later for them.
-    fn edges_for(&mut self, slot: usize, tensor: u32) -> Option<Vec<Edge>> {
+    /// The edges by which `tensor` may take the buffer, if by the cost model no task begins later for them.
+    fn edges_for(&mut self, buffer: usize, tensor: u32) -> Option<Vec<Edge>> {
         let make = self.make_timeline?;
         let mut edges = Vec::new();
         for writer in self.writers(tensor) {
-            for number in 0..self.slots[slot].before.len() {
-                let before = self.slots[slot].before[number];
+            for number in 0..self.buffers[buffer].before.len() {
+                let before = self.buffers[buffer].before[number];
                 let whole = !same_layout(self.of.graph, before.tensor, tensor);
                 // One edge is enough where all tasks come after all of a call, however many tensors it uses.
                 let same = |edge: &Edge| edge.whole && (edge.before.access.call, edge.writer.call) == (before.access.call, writer.call);
@@ -321,13 +321,13 @@ impl<'a> Assigning<'a> {
         Some(edges)
     }
 
-    fn take(&mut self, slot: usize, tensor: u32, bytes: u64) {
+    fn take(&mut self, buffer: usize, tensor: u32, bytes: u64) {
         let last = self.uses.last(tensor).map(|access| Before { tensor, access });
         let end = self.uses.of(tensor).iter().map(|access| self.of.calls[access.call as usize].tasks.end).max().unwrap_or(0);
         let covered = self.uses.covered(self.of.graph, tensor);
-        self.slot_of[tensor as usize] = Some(slot);
-        let taken = &mut self.slots[slot];
-        self.by_size.remove(&(taken.bytes, slot));
+        self.buffer_of[tensor as usize] = Some(buffer);
+        let taken = &mut self.buffers[buffer];
+        self.by_size.remove(&(taken.bytes, buffer));
         self.bytes = self.bytes.saturating_add(bytes.saturating_sub(taken.bytes));
         taken.bytes = taken.bytes.max(bytes);
         if covered {
@@ -335,7 +335,7 @@ impl<'a> Assigning<'a> {
         }
         taken.before.extend(last);
         (taken.temps, taken.free) = (taken.temps + 1, false);
-        self.busy.push(Reverse((end, slot)));
+        self.busy.push(Reverse((end, buffer)));
     }
 }
 

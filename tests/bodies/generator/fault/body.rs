@@ -5,7 +5,7 @@ use super::super::body::Body;
 use super::super::element::Element;
 use super::super::signature::Access;
 use super::Fault::{self, *};
-use super::{Place, operations, signature};
+use super::{Site, operations, signature};
 
 pub fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
     // For what does not change which operations there are.
@@ -28,8 +28,8 @@ pub fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
     if body.room() < 3 {
         return None;
     }
-    match fault.place() {
-        Place::Signature => signature::break_rule(&mut body, fault)?,
+    match fault.site() {
+        Site::Signature => signature::break_rule(&mut body, fault)?,
         _ => {
             operations::break_rule(&mut body, fault)?;
             if own.one_of(3) && fault != WrittenTwice {
@@ -50,6 +50,6 @@ pub fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
 impl Fault {
     /// Whether its tasks may have planes: not where what is wrong is a parameter that has none.
     fn has_planes(self) -> bool {
-        self.place() == Place::Operation
+        self.site() == Site::Operation
     }
 }

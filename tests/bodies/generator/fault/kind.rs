@@ -6,7 +6,7 @@ use super::Fault::{self, *};
 
 const OPERANDS: &str = "#[read(i, ..)] x: Tensor<bf16, M, K>, #[read(j, ..)] w: Tensor<bf16, N, K>";
 const RESULT: &str = "#[write(i, j)] y: Tensor<bf16, M, N>";
-const PRODUCT: &str = "    let mut acc = cta.accumulator();
+const GEMM: &str = "    let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {
         cta.mma(&mut acc, x.tile(k), w.tile(k));
     }
@@ -21,12 +21,12 @@ pub fn body(rng: &mut Rng, fault: Fault) -> String {
     let sums = format!("cta.rows(x, y, |x, y| {{ let sum = x.sum(|v| v); y.set(move |_| sum + {number}) }})");
     let writes = rng.pick(&[zip, sums]);
     match fault {
-        HiddenProduct => {
+        HiddenGemm => {
             let helper =
-                format!("#[maco::helper(Gemm)]\nfn product(cta: &mut Cta, {OPERANDS}, {RESULT}) {{\n{PRODUCT}    cta.store(acc, y)\n}}\n");
+                format!("#[maco::helper(Gemm)]\nfn gemm(cta: &mut Cta, {OPERANDS}, {RESULT}) {{\n{GEMM}    cta.store(acc, y)\n}}\n");
             let stated = rng.pick(&["", "<Tiles>"]);
             format!(
-                "{helper}{}    product(cta, x, w, y);{WRONG}\n}}\n",
+                "{helper}{}    gemm(cta, x, w, y);{WRONG}\n}}\n",
                 task("i = 64, j = 128", &format!("&mut Cta{stated}"), &format!("{OPERANDS}, {RESULT}"))
             )
         }
@@ -35,8 +35,8 @@ pub fn body(rng: &mut Rng, fault: Fault) -> String {
             let head = task("i = 64, j = 128", "&mut Cta", &format!("{OPERANDS}, #[update(i, j)] t: Tensor<bf16, M, N>, {RESULT}"));
             let call = format!("    raised(cta, t);{WRONG}\n");
             match rng.one_of(2) {
-                true => format!("{helper}{head}{call}{PRODUCT}    cta.store(acc, y);\n}}\n"),
-                false => format!("{helper}{head}{PRODUCT}    cta.store(acc, y);\n{call}}}\n"),
+                true => format!("{helper}{head}{call}{GEMM}    cta.store(acc, y);\n}}\n"),
+                false => format!("{helper}{head}{GEMM}    cta.store(acc, y);\n{call}}}\n"),
             }
         }
         OtherOperations => {

@@ -2,9 +2,9 @@
 
 mod body;
 mod call;
+mod gemm;
 mod kind;
 mod operations;
-mod product;
 mod signature;
 
 use super::body::WRONG;
@@ -13,13 +13,13 @@ use super::{HELPERS, Rng};
 
 /// Where a rule is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Site {
     /// An operation of a body.
     Operation,
     /// A parameter of a task.
     Signature,
     /// A body that multiplies.
-    Product,
+    Gemm,
     /// A body of another kind than it looks like.
     Kind,
     /// A call of a right task.
@@ -34,7 +34,7 @@ const TILES_OF_ROWS: &[Layout] = &[Layout::Elements, Layout::Rows];
 const LONG: &[Layout] = &[Layout::Rows, Layout::Columns];
 
 macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident: $code:literal, $place:ident, $layouts:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $code:literal, $site:ident, $layouts:ident;)*) => {
         /// One way to break one rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
@@ -52,9 +52,9 @@ macro_rules! faults {
                 }
             }
 
-            fn place(self) -> Place {
+            fn site(self) -> Site {
                 match self {
-                    $(Fault::$name => Place::$place,)*
+                    $(Fault::$name => Site::$site,)*
                 }
             }
 
@@ -159,23 +159,23 @@ faults! {
     Diagonal: "MACO0028", Signature, ROWS;
     /// A parameter without a region.
     NoRegion: "MACO0012", Signature, ANY;
-    /// Operands of a product the other way round.
-    ProductTurned: "MACO0075", Product, ELEMENTS;
+    /// Operands of a GEMM the other way round.
+    GemmTurned: "MACO0075", Gemm, ELEMENTS;
     /// Operands of two contracted dimensions.
-    OtherContracted: "MACO0075", Product, ELEMENTS;
-    /// A product into what is `#[read]`.
-    ProductIntoRead: "MACO0073", Product, ELEMENTS;
-    /// An operation beside a product.
-    BesideProduct: "MACO0068", Product, ELEMENTS;
+    OtherContracted: "MACO0075", Gemm, ELEMENTS;
+    /// A GEMM into what is `#[read]`.
+    GemmIntoRead: "MACO0073", Gemm, ELEMENTS;
+    /// An operation beside a GEMM.
+    BesideGemm: "MACO0068", Gemm, ELEMENTS;
     /// Operands of two types.
-    OtherOperand: "E0271", Product, ELEMENTS;
+    OtherOperand: "E0271", Gemm, ELEMENTS;
     /// The second operands of a pair have two contracted dimensions.
-    PairContracted: "MACO0075", Product, ELEMENTS;
+    PairContracted: "MACO0075", Gemm, ELEMENTS;
     /// A GEMV of a type that it does not have.
-    GemvOfF32: "MACO0017", Product, ELEMENTS;
+    GemvOfF32: "MACO0017", Gemm, ELEMENTS;
     /// A helper multiplies, and the task does not say so.
-    HiddenProduct: "MACO0068", Kind, ANY;
-    /// A helper writes beside a product.
+    HiddenGemm: "MACO0068", Kind, ANY;
+    /// A helper writes beside a GEMM.
     HiddenOperation: "MACO0068", Kind, ANY;
     /// A helper has operations that it does not name.
     OtherOperations: "MACO0068", Kind, ANY;
@@ -244,11 +244,11 @@ pub struct Wrong {
 /// A program with this fault.
 pub fn wrong(rng: &mut Rng, fault: Fault, seed: u64, number: usize) -> Wrong {
     let text = loop {
-        let made = match fault.place() {
-            Place::Operation | Place::Signature => body::body(rng, fault),
-            Place::Product => Some(product::product(rng, fault)),
-            Place::Kind => Some(kind::body(rng, fault)),
-            Place::Call => call::call(rng, fault),
+        let made = match fault.site() {
+            Site::Operation | Site::Signature => body::body(rng, fault),
+            Site::Gemm => Some(gemm::gemm(rng, fault)),
+            Site::Kind => Some(kind::body(rng, fault)),
+            Site::Call => call::call(rng, fault),
         };
         // Until there is room for all of it.
         if let Some(text) = made {

@@ -214,7 +214,7 @@ impl Races {
     }
 
     /// An access that is no weak one, where there are several devices; with whom it is a race.
-    fn strong(&mut self, warp: usize, Place { at, owner }: Place, bytes: u32, writes: bool, flag: u8, line: u32) -> Option<Race> {
+    fn strong(&mut self, warp: usize, Location { at, owner }: Location, bytes: u32, writes: bool, flag: u8, line: u32) -> Option<Race> {
         if !self.several || at & SHARED != 0 {
             return None;
         }
@@ -313,7 +313,7 @@ impl Drop for Races {
 
 /// Where something is, by whatever address it was named, and the device whose memory that is.
 #[derive(Clone, Copy)]
-struct Place {
+struct Location {
     at: u64,
     owner: Option<usize>,
 }

@@ -22,9 +22,9 @@ pub use rounds::left_out;
 /// One entry of the embedded device code.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The megakernel or task set: `product` of `maco_product_15a7d8663a0b7782`.
+    /// The megakernel or task set: `gemm` of `maco_gemm_15a7d8663a0b7782`.
     pub name: String,
-    /// `maco_product_15a7d8663a0b7782`
+    /// `maco_gemm_15a7d8663a0b7782`
     pub symbol: String,
     /// The file of its own: with the functions that it calls.
     pub text: String,

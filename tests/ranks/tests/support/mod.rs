@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, unused_macros)]
 
 pub mod periodic;
-pub mod place;
+pub mod rendezvous;
 
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -107,7 +107,7 @@ pub struct World {
     pub communicator: Communicator,
     pub device: Device,
     pub options: PlanOptions,
-    /// Whether products send tiles to other ranks.
+    /// Whether GEMMs send tiles to other ranks.
     pub pushes: bool,
 }
 

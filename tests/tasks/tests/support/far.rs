@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maco::{Device, IntoShape, Tensor, TensorElement};
 
-use super::Place;
+use super::Setup;
 
 /// Elements from the first row of a tensor to its last, so that offsets of elements wrap in 32 bits, signed or not; beyond 2³² also where a tile of 64 or 128
 /// rows is the last but for a few rows, so that its own offset does.
@@ -16,7 +16,7 @@ const SPAN: u64 = (1 << 32) + (1 << 28);
 /// Bytes of a GPU: two tensors of four bytes, four of two.
 const GROUND: u64 = 40 << 30;
 
-/// Where a place puts its tensors of several rows.
+/// Where a set-up puts its tensors of several rows.
 #[derive(Clone)]
 pub struct Far(Arc<Mutex<State>>);
 
@@ -127,28 +127,28 @@ impl Drop for Pages {
 }
 
 /// Runs `test` on both executors of the CPU, with all tensors far. How many there were.
-pub fn on_cpu(test: impl Fn(&Place)) -> usize {
-    let one = |place: Place| {
+pub fn on_cpu(test: impl Fn(&Setup)) -> usize {
+    let one = |setup: Setup| {
         let far = Far::new(Ground::Host(Vec::new()), 0);
-        test(&Place { far: Some(far.clone()), ..place });
+        test(&Setup { far: Some(far.clone()), ..setup });
         far.state().placed
     };
-    one(Place::plain(2)) + one(Place::pipelined(2))
+    one(Setup::plain(2)) + one(Setup::pipelined(2))
 }
 
 /// Runs `test` on a GPU until each tensor has been far; not where that has too little memory. How many there were.
-pub fn on_gpu(test: impl Fn(&Place)) -> usize {
+pub fn on_gpu(test: impl Fn(&Setup)) -> usize {
     let mut far = 0;
-    gpu_memory(GROUND, |place, address| far = in_turns(place, address, GROUND, &test));
+    gpu_memory(GROUND, |setup, address| far = in_turns(setup, address, GROUND, &test));
     far
 }
 
 /// Runs `test` in so many bytes until each tensor has been far. How many there were.
-pub fn in_turns(place: &Place, address: u64, bytes: u64, test: impl Fn(&Place)) -> usize {
+pub fn in_turns(setup: &Setup, address: u64, bytes: u64, test: impl Fn(&Setup)) -> usize {
     let mut skip = 0;
     loop {
         let far = Far::new(Ground::Given { address, left: bytes }, skip);
-        test(&Place { far: Some(far.clone()), ..place.clone() });
+        test(&Setup { far: Some(far.clone()), ..setup.clone() });
         let State { placed, seen, .. } = *far.state();
         skip += placed;
         if placed == 0 || skip >= seen {
@@ -158,10 +158,10 @@ pub fn in_turns(place: &Place, address: u64, bytes: u64, test: impl Fn(&Place)) 
 }
 
 /// Runs `test` on both executors of the CPU with the address of so many bytes.
-pub fn cpu_memory(bytes: u64, test: impl Fn(&Place, u64)) {
-    for place in [Place::plain(2), Place::pipelined(2)] {
+pub fn cpu_memory(bytes: u64, test: impl Fn(&Setup, u64)) {
+    for setup in [Setup::plain(2), Setup::pipelined(2)] {
         let pages = Pages::new(bytes);
-        test(&place, pages.at as u64);
+        test(&setup, pages.at as u64);
     }
 }
 
@@ -169,16 +169,16 @@ pub fn cpu_memory(bytes: u64, test: impl Fn(&Place, u64)) {
 static GPU: Mutex<Option<Tensor<u32>>> = Mutex::new(None);
 
 /// Runs `test` on a GPU with the address of so many bytes of any content; not where there is too little memory.
-pub fn gpu_memory(bytes: u64, test: impl FnOnce(&Place, u64)) {
+pub fn gpu_memory(bytes: u64, test: impl FnOnce(&Setup, u64)) {
     assert!(bytes <= GROUND);
     let mut memory = GPU.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::gpu();
+    let setup = Setup::gpu();
     if memory.is_none() {
-        match place.device.zeros([GROUND / 4]) {
+        match setup.device.zeros([GROUND / 4]) {
             Ok(all) => *memory = Some(all),
             Err(error) if error.code() == 45 => return eprintln!("left out: {error}"),
             Err(error) => panic!("{error}"),
         }
     }
-    test(&place, memory.as_mut().expect("made above").as_mut_ptr() as u64);
+    test(&setup, memory.as_mut().expect("made above").as_mut_ptr() as u64);
 }

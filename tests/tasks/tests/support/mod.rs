@@ -11,37 +11,37 @@ use proptest::test_runner::{Config, TestRunner};
 
 /// What a test runs on. The pipelined executor of the CPU, which models a CTA's threads, is a device of its own here.
 #[derive(Clone)]
-pub struct Place {
+pub struct Setup {
     pub device: Device,
     pub options: maco::PlanOptions,
     /// Where tensors of several rows lie, if their rows are far apart.
     pub far: Option<far::Far>,
 }
 
-impl Place {
+impl Setup {
     /// Of what the documentation states for GPUs and for the CPU, what holds here.
     pub fn pick<T>(&self, gpu: T, cpu: T) -> T {
         if self.device.is_gpu() { gpu } else { cpu }
     }
 
-    pub fn new(device: Device, options: maco::PlanOptions) -> Place {
-        Place { device, options, far: None }
+    pub fn new(device: Device, options: maco::PlanOptions) -> Setup {
+        Setup { device, options, far: None }
     }
 
-    pub fn gpu() -> Place {
-        Place::new(Device::gpu(0).expect("a GPU"), maco::PlanOptions::new())
+    pub fn gpu() -> Setup {
+        Setup::new(Device::gpu(0).expect("a GPU"), maco::PlanOptions::new())
     }
 
-    pub fn plain(workers: u32) -> Place {
-        Place::new(Device::cpu_with(workers), maco::PlanOptions::new())
+    pub fn plain(workers: u32) -> Setup {
+        Setup::new(Device::cpu_with(workers), maco::PlanOptions::new())
     }
 
-    pub fn pipelined(workers: u32) -> Place {
-        Place::new(Device::cpu_with(workers), maco::PlanOptions::new().pipelined(true).schedule(Schedule::Static))
+    pub fn pipelined(workers: u32) -> Setup {
+        Setup::new(Device::cpu_with(workers), maco::PlanOptions::new().pipelined(true).schedule(Schedule::Static))
     }
 }
 
-/// Makes `cpu::name`, `pipelined::name`, `gpu::name`, `far::name` and `gpu_far::name` of every function that takes a place, a shape and a seed.
+/// Makes `cpu::name`, `pipelined::name`, `gpu::name`, `far::name` and `gpu_far::name` of every function that takes a set-up, a shape and a seed.
 /// Shapes are those of `$edges`, and on one executor of the CPU and on a GPU random ones: `$most` are the largest extents. Of `far` the tensors reach beyond
 /// 2³² elements.
 #[macro_export]
@@ -51,10 +51,10 @@ macro_rules! on_every_device {
             $(#[test]
             fn $name() {
                 for edge in super::$edges {
-                    super::$name(&super::support::Place::plain(1), edge, 1);
-                    super::$name(&super::support::Place::plain(3), edge, 2);
+                    super::$name(&super::support::Setup::plain(1), edge, 1);
+                    super::$name(&super::support::Setup::plain(3), edge, 2);
                 }
-                super::support::random($most, |shape, seed| super::$name(&super::support::Place::plain(2), shape, seed));
+                super::support::random($most, |shape, seed| super::$name(&super::support::Setup::plain(2), shape, seed));
             })*
         }
         mod pipelined {
@@ -62,7 +62,7 @@ macro_rules! on_every_device {
             fn $name() {
                 // Odd seeds, which all have special numbers by `kind`; by `any_kind` each kind comes in turn.
                 for (nth, edge) in super::$edges.into_iter().enumerate() {
-                    super::$name(&super::support::Place::pipelined(2), edge, 2 * nth as u64 + 3);
+                    super::$name(&super::support::Setup::pipelined(2), edge, 2 * nth as u64 + 3);
                 }
             })*
         }
@@ -70,19 +70,19 @@ macro_rules! on_every_device {
             $(#[test]
             #[ignore = "gpu"]
             fn $name() {
-                let place = super::support::Place::gpu();
+                let setup = super::support::Setup::gpu();
                 for (nth, edge) in super::$edges.into_iter().enumerate() {
                     for seed in super::support::rounds::seeds(nth) {
-                        super::$name(&place, edge, seed);
+                        super::$name(&setup, edge, seed);
                     }
                 }
-                super::support::random($most, |shape, seed| super::$name(&place, shape, seed));
+                super::support::random($most, |shape, seed| super::$name(&setup, shape, seed));
             })*
         }
         mod far {
             $(#[test]
             fn $name() {
-                let one = |(nth, edge)| super::support::far::on_cpu(|place| super::$name(place, edge, nth as u64 + 1));
+                let one = |(nth, edge)| super::support::far::on_cpu(|setup| super::$name(setup, edge, nth as u64 + 1));
                 let far: usize = super::$edges.into_iter().enumerate().map(one).sum();
                 assert!(far > 0, "all tensors were near");
             })*
@@ -93,7 +93,7 @@ macro_rules! on_every_device {
             fn $name() {
                 let few = super::support::rounds::short();
                 for (nth, edge) in super::$edges.into_iter().enumerate().filter(|(nth, _)| !few || nth % 4 == 3) {
-                    super::support::far::on_gpu(|place| super::$name(place, edge, nth as u64 + 1));
+                    super::support::far::on_gpu(|setup| super::$name(setup, edge, nth as u64 + 1));
                 }
             })*
         }
@@ -227,24 +227,24 @@ pub fn kind(seed: u64) -> Kind {
     if seed.is_multiple_of(2) { Kind::Plain } else { Kind::Special }
 }
 
-pub fn upload<E: Number>(place: &Place, data: &[E], shape: &[u64]) -> Tensor<E> {
-    if let Some(mut tensor) = place.far.as_ref().and_then(|far| far.tensor(&place.device, shape)) {
+pub fn upload<E: Number>(setup: &Setup, data: &[E], shape: &[u64]) -> Tensor<E> {
+    if let Some(mut tensor) = setup.far.as_ref().and_then(|far| far.tensor(&setup.device, shape)) {
         tensor.upload_from(data).expect("upload");
         return tensor;
     }
     match *shape {
-        [n] => place.device.upload(data, [n]),
-        [m, n] => place.device.upload(data, [m, n]),
-        [p, m, n] => place.device.upload(data, [p, m, n]),
+        [n] => setup.device.upload(data, [n]),
+        [m, n] => setup.device.upload(data, [m, n]),
+        [p, m, n] => setup.device.upload(data, [p, m, n]),
         _ => unreachable!("one to three axes"),
     }
     .expect("upload")
 }
 
 /// An output full of a number that no reference gives, so that an element nobody writes shows.
-pub fn poisoned<E: Number>(place: &Place, shape: &[u64]) -> Tensor<E> {
+pub fn poisoned<E: Number>(setup: &Setup, shape: &[u64]) -> Tensor<E> {
     let poison = vec![E::from64(12345.0); shape.iter().product::<u64>() as usize];
-    upload(place, &poison, shape)
+    upload(setup, &poison, shape)
 }
 
 pub fn bits<E: Number>(tensor: &Tensor<E>) -> Vec<u32> {

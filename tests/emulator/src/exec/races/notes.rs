@@ -2,7 +2,7 @@
 
 use super::domain::Named;
 use super::shadow::{Access, Left};
-use super::{Clock, Place, Race, Races, SHARED, shared, words};
+use super::{Clock, Location, Race, Races, SHARED, shared, words};
 use crate::exec::registers::each_lane;
 use crate::exec::{Fault, Launch, Of, SHARED_WINDOW, Warp};
 use crate::memory::{Kind, find, mapped};
@@ -20,10 +20,10 @@ fn memory(place: u64) -> String {
 }
 
 /// Another CTA's shared memory of the cluster has its own place; generic addresses are those of their space.
-fn place(launch: &Launch, warp: &Warp, space: Space, address: u64) -> Option<Place> {
+fn place(launch: &Launch, warp: &Warp, space: Space, address: u64) -> Option<Location> {
     if space == Space::Shared || space == Space::Generic && address >> 32 == SHARED_WINDOW >> 32 {
         let (cta, at) = launch.shared_place(address as u32, warp.cta);
-        return Some(Place { at: shared(cta, at), owner: None });
+        return Some(Location { at: shared(cta, at), owner: None });
     }
     if !matches!(space, Space::Global | Space::Generic) {
         return None;
@@ -31,9 +31,9 @@ fn place(launch: &Launch, warp: &Warp, space: Space, address: u64) -> Option<Pla
     if launch.races.several
         && let Some(found) = find(address)
     {
-        return Some(Place { at: found.physical_of(address), owner: (found.kind != Kind::Host).then_some(found.device) });
+        return Some(Location { at: found.physical_of(address), owner: (found.kind != Kind::Host).then_some(found.device) });
     }
-    Some(Place { at: address, owner: None })
+    Some(Location { at: address, owner: None })
 }
 
 impl Launch {

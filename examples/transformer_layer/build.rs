@@ -1,0 +1,3 @@
+fn main() {
+    maco_build::compile("src/kernels.rs")
+}

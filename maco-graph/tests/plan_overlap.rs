@@ -1,0 +1,103 @@
+//! Tasks that wait for other ranks come between tasks of what they are to overlap with.
+mod plan_graphs;
+
+use maco_abi::ExchangeTask;
+use maco_graph::ir::{Graph, Overlap, TensorKind};
+use maco_graph::plan::{Options, Plan, plan};
+use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec, Via};
+use plan_graphs::{ADD, Build, STAGED_GEMM, axis, task, tensor};
+
+/// As `all_reduce` of the library, with one tile.
+static SUM: TaskSpec = TaskSpec {
+    kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
+    ..task(
+        "all_reduce",
+        &[axis("i", &[64]), axis("j", &[256])],
+        &[tensor("part", Access::Read, &[Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])],
+    )
+};
+
+/// #0 a GEMM and #1 its sum over all ranks; #2 a GEMM that needs neither; #3 adds both.
+fn graph(via: Via, overlaps: &[Overlap]) -> Graph {
+    let mut build = Build::default();
+    let (x, w) = (build.input("x", &[1024, 64]), build.input("w", &[2048, 64]));
+    let (part, sum) = (build.temp("part", &[1024, 2048]), build.temp("sum", &[1024, 2048]));
+    let (other, y) = (build.temp("other", &[1024, 2048]), build.tensor("y", TensorKind::Out, &[1024, 2048]));
+    build.call(&STAGED_GEMM, &[x, w, part]);
+    build.call(&SUM, &[part, sum]);
+    build.call(&STAGED_GEMM, &[x, w, other]);
+    build.call(&ADD, &[sum, other, y]);
+    build.0.calls[1].via = via;
+    build.0.overlaps = overlaps.to_vec();
+    build.0
+}
+
+fn planned(via: Via, overlaps: &[Overlap]) -> Plan {
+    plan(graph(via, overlaps), &Options { ranks: 2, nccl: via == Via::Nccl, split_k: false, ..Options::new(7) }).unwrap()
+}
+
+/// How many tasks of the second GEMM come before each task of the sum that waits for other ranks, in the order in which these come; and before those that send.
+fn before(plan: &Plan) -> [Vec<usize>; 2] {
+    let position = |task: u32| plan.lists.positions[task as usize];
+    let work: Vec<u32> = plan.calls[2].tasks.clone().map(position).collect();
+    let sum = &plan.calls[1];
+    let waits = |task: &u32| {
+        let does = sum.exchange_task(task - sum.tasks.start, plan.tasks[*task as usize].part);
+        matches!(does, Some(ExchangeTask::Receive | ExchangeTask::ReceiveResult | ExchangeTask::Await))
+    };
+    let (waiting, sending): (Vec<u32>, Vec<u32>) = sum.tasks.clone().partition(waits);
+    [waiting, sending].map(|tasks| {
+        let mut before: Vec<usize> = tasks.iter().map(|&task| work.iter().filter(|&&work| work < position(task)).count()).collect();
+        before.sort_unstable();
+        before
+    })
+}
+
+fn beside(waves: Option<u32>) -> Overlap {
+    Overlap { compute: vec![2], comm: vec![1], waves }
+}
+
+#[test]
+fn who_waits_comes_between_tasks_of_the_other_call() {
+    for via in [Via::OneShot, Via::TwoShot, Via::Nccl] {
+        let [plain, plain_sends] = before(&planned(via, &[]));
+        let overlapped = planned(via, &[beside(None)]);
+        let [spread, sends] = before(&overlapped);
+        let work = overlapped.calls[2].tasks.len();
+        let waves = work / 7;
+        assert!(waves > 2 && (spread.len() > 1 || via == Via::Nccl), "{via:?}: {work} tasks, {} that wait", spread.len());
+        // A share of them behind each wave.
+        for (n, &found) in spread.iter().enumerate() {
+            let wave = ((n + 1) * waves).div_ceil(spread.len());
+            assert!(found >= wave * work / waves, "{via:?}, {n}: {found} before it, and it is behind wave {wave} of {waves}");
+        }
+        assert_eq!(spread[spread.len() - 1], work, "{via:?}");
+        assert!(plain.iter().sum::<usize>() < spread.iter().sum(), "{via:?}");
+        assert_eq!(sends, plain_sends, "{via:?}: others wait for what is sent");
+    }
+}
+
+#[test]
+fn waves_are_those_that_are_said() {
+    let overlapped = planned(Via::OneShot, &[beside(Some(1))]);
+    let work = overlapped.calls[2].tasks.len();
+    assert!(before(&overlapped)[0].iter().all(|&found| found == work));
+    let text = overlapped.to_string();
+    assert!(text.contains("  #1 beside #2, in 1 waves\n"), "{text}");
+}
+
+/// What a call makes cannot be what it waits beside.
+#[test]
+fn what_cannot_overlap_is_refused() {
+    let refused = |overlap: Overlap| {
+        let error = plan(graph(Via::OneShot, &[overlap]), &Options { ranks: 2, ..Options::new(7) }).unwrap_err();
+        assert_eq!(error.code(), 18);
+        error.to_string()
+    };
+    let error = refused(Overlap { compute: vec![3], ..beside(None) });
+    assert!(error.contains("`all_reduce` (call #1) cannot overlap") && error.contains("needs what it makes"), "{error}");
+    let error = refused(Overlap { comm: vec![2], ..beside(None) });
+    assert!(error.contains("(call #2)") && error.contains("is no collective"), "{error}");
+    // One that can is enough.
+    planned(Via::OneShot, &[Overlap { compute: vec![3, 2], ..beside(None) }]);
+}
