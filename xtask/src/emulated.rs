@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 42] = [
+const PROGRAMS: [(&str, &str, &str); 43] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
@@ -53,6 +53,7 @@ const PROGRAMS: [(&str, &str, &str); 42] = [
     ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
+    ("ranks", "emulated_nccl", "gpu"),
     ("ranks", "failures", "gpu_each_rank"),
     ("ranks", "pushed", "gpu::halves"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
@@ -76,7 +77,7 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
-const SEVERAL: [(&str, &str); 4] = [("channels", "4"), ("collectives", "3"), ("lean", "3"), ("pushed", "3")];
+const SEVERAL: [(&str, &str); 5] = [("channels", "4"), ("collectives", "3"), ("emulated_nccl", "2"), ("lean", "3"), ("pushed", "3")];
 
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.
@@ -124,20 +125,21 @@ fn find<'a>(suites: &'a [Suite], name: &str) -> Result<&'a Suite, Failure> {
     suites.iter().find(|suite| suite.name == name).ok_or_else(|| Failure::Text(format!("no package or workspace `{name}`")))
 }
 
-/// A directory in which the emulator has the driver's name. Nobody else looks there.
+/// A directory in which the emulator has the driver's name, and its NCCL that one's. Nobody else looks there.
 fn library(suites: &[Suite]) -> Result<PathBuf, Failure> {
     let emulator = find(suites, EMULATOR)?;
-    let mut build = cargo(&["build", "--manifest-path"]);
+    let mut build = cargo(&["build", "--workspace", "--manifest-path"]);
     // Vectors as long as the machine's: it runs where it was built.
     let flags = format!("{} -Ctarget-cpu=native", env::var("RUSTFLAGS").unwrap_or_default());
     let folder = target().join(EMULATOR);
     run(build.arg(&emulator.manifest).arg("--target-dir").arg(&folder).env("RUSTFLAGS", flags))?;
     let driver = folder.join("driver");
     fs::create_dir_all(&driver).map_err(Failure::io("create", &driver))?;
-    for name in ["libcuda.so", "libcuda.so.1"] {
+    let nccl = ("libnccl.so.2", "libmaco_emulated_nccl.so");
+    for (name, built) in [("libcuda.so", "libmaco_emulator.so"), ("libcuda.so.1", "libmaco_emulator.so"), nccl] {
         let link = driver.join(name);
         let _ = fs::remove_file(&link); // of the last time
-        symlink(folder.join("debug/libmaco_emulator.so"), &link).map_err(Failure::io("link", &link))?;
+        symlink(folder.join("debug").join(built), &link).map_err(Failure::io("link", &link))?;
     }
     Ok(driver)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::context::current;
 use super::graphs::permitted;
 use super::*;
+use crate::exec::races::streams as races;
 use crate::memory::{self, Kind};
 
 /// # Safety
@@ -157,6 +158,11 @@ impl Rows {
             );
             set_fault(crate::exec::ILLEGAL_ADDRESS);
             return;
+        }
+        let ends = |row| [(self.from + row * self.from_pitch, self.width, false), (self.to + row * self.to_pitch, self.width, true)];
+        if let Err(race) = races::copy(by, (0..self.height).flat_map(ends)) {
+            eprintln!("[emu] {race}");
+            return set_fault(crate::exec::LAUNCH_FAILED);
         }
         for row in 0..self.height {
             let (from, to) = (self.from + row * self.from_pitch, self.to + row * self.to_pitch);

@@ -1,4 +1,4 @@
-//! Captures and graphs: captured work with what it comes behind. A replay does it in the order of capture, which is one that the edges allow.
+//! Captures and graphs: captured work with what it comes behind. How it is replayed is in [`super::replay`].
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
 use super::events::Event;
+use super::replay::Replay;
 use super::streams::{self, Task};
 use super::*;
 
@@ -22,9 +23,9 @@ pub enum Work {
 
 /// A piece of captured work; its handle is the address.
 pub struct Node {
-    work: Work,
+    pub work: Work,
     /// Handles of what it comes behind.
-    behind: Vec<usize>,
+    pub behind: Vec<usize>,
 }
 
 /// `CUgraph`.
@@ -36,7 +37,7 @@ pub struct Graph {
 
 /// `CUgraphExec`.
 struct Executable {
-    works: Vec<Work>,
+    replay: Replay,
     objects: Vec<Arc<UserObject>>,
 }
 
@@ -295,9 +296,9 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(to: *mut *mut c_void, graph
     // SAFETY: a graph that lives.
     unsafe {
         let graph = &*graph.cast::<Graph>();
-        let works = graph.nodes.lock().unwrap().iter().map(|node| node.work.clone()).collect();
+        let replay = Replay::new(&graph.nodes.lock().unwrap());
         let objects = graph.objects.lock().unwrap().clone();
-        *to = Box::into_raw(Box::new(Executable { works, objects })).cast();
+        *to = Box::into_raw(Box::new(Executable { replay, objects })).cast();
     }
     SUCCESS
 }
@@ -387,12 +388,10 @@ pub unsafe extern "C" fn cuGraphLaunch(graph: *mut c_void, stream: *mut c_void) 
     healthy!();
     // SAFETY: promised by the caller.
     let (graph, stream) = unsafe { (&*graph.cast::<Executable>(), streams::of(stream)) };
-    for work in &graph.works {
-        match work {
-            Work::Task(task) => stream.push(task.clone()),
-            Work::Record(event) => event.record(&stream),
-            Work::Wait(event) => event.hold(&stream),
-        }
+    match &mut *stream.capture.lock().unwrap() {
+        // A part of a larger graph.
+        Some(captured) => graph.replay.works().for_each(|work| captured.push(work.clone())),
+        None => graph.replay.launch(&stream),
     }
     // A graph may be destroyed while it runs: what it owns stays until its end.
     let objects = graph.objects.clone();

@@ -9,10 +9,12 @@ mod maps;
 mod modules;
 mod peers;
 mod registered;
+mod replay;
 mod reservations;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -119,8 +121,7 @@ unsupported!(
     cuMemAllocManaged cuMemAllocAsync cuMemFreeAsync
     cuMemAllocFromPoolAsync cuLaunchCooperativeKernel cuStreamAddCallback cuGraphAddKernelNode_v2 cuGraphKernelNodeGetParams_v2
     cuTensorMapEncodeIm2col cuTensorMapReplaceAddress cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialClusterSize cuModuleGetGlobal_v2
-    cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuStreamWriteValue32_v2
-    cuStreamWaitValue32_v2 cuLibraryLoadData cuLibraryGetKernel cuProfilerStart cuProfilerStop cuMemAllocPitch_v2 cuMemcpy3DAsync_v2
+    cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuLibraryLoadData cuLibraryGetKernel cuProfilerStart cuProfilerStop cuMemAllocPitch_v2 cuMemcpy3DAsync_v2
 );
 
 /// # Safety

@@ -89,6 +89,12 @@ impl Stream {
         self.changed.notify_all();
     }
 
+    /// Its thread ends when all is done.
+    pub fn close(&self) {
+        self.queue.lock().unwrap().closed = true;
+        self.changed.notify_all();
+    }
+
     pub fn idle(&self) -> bool {
         let queue = self.queue.lock().unwrap();
         let idle = queue.tasks.is_empty() && !queue.busy;
@@ -168,9 +174,7 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(to: *mut *mut c_void, flags:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamDestroy_v2(handle: *mut c_void) -> Status {
     // SAFETY: made by `cuStreamCreate`, and destroyed once.
-    let stream = unsafe { Arc::from_raw(handle as *const Stream) };
-    stream.queue.lock().unwrap().closed = true;
-    stream.changed.notify_all();
+    unsafe { Arc::from_raw(handle as *const Stream) }.close();
     fault()
 }
 

@@ -4,6 +4,7 @@ mod mapped;
 mod peers;
 mod races;
 mod registered;
+mod words;
 
 use std::ffi::{CString, c_void};
 use std::process::Command;

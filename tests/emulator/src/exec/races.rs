@@ -15,6 +15,7 @@ pub mod domain;
 mod notes;
 pub mod order;
 mod shadow;
+pub mod streams;
 
 use std::collections::HashMap;
 
@@ -86,12 +87,17 @@ fn level() -> u64 {
 
 impl Races {
     pub fn new(config: &Config) -> Races {
+        Races::of(Named { device: config.device, kernel: Some(config.program.name.clone()), warps: config.warps() })
+    }
+
+    /// Of a launch, or of what a stream does by itself.
+    fn of(named: Named) -> Races {
         let level = level();
         let mut races = Races {
             on: level > 0,
             fatal: level > 1,
             several: level > 0 && order::tracked(),
-            device: config.device,
+            device: named.device,
             launch: 0,
             start: Clock::default(),
             agents: Vec::new(),
@@ -101,9 +107,8 @@ impl Races {
             held: false,
         };
         if races.on {
-            let new = Named { device: config.device, kernel: config.program.name.clone(), warps: config.warps() };
             races.enter();
-            (races.launch, races.start) = races.domain.begin(new, order::of_stream());
+            (races.launch, races.start) = races.domain.begin(named, order::of_stream());
             races.leave_domain();
         }
         races
@@ -299,7 +304,7 @@ impl Drop for Races {
                 self.enter();
             }
             let agents = std::mem::take(&mut self.agents).into_iter().flatten();
-            let known = self.domain.end(self.device, std::mem::take(&mut self.start), agents);
+            let known = self.domain.end(self.device, self.launch, std::mem::take(&mut self.start), agents);
             self.leave_domain();
             order::stream_behind(&known);
         }

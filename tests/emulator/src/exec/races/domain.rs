@@ -31,20 +31,22 @@ pub(super) struct Agent {
     clock: u32,
 }
 
-/// A launch as reports name it.
+/// A launch as reports name it, or a copy of a stream beside one.
 pub(super) struct Named {
     pub device: usize,
-    pub kernel: String,
+    /// None of a copy.
+    pub kernel: Option<String>,
     /// Warps of a CTA.
     pub warps: usize,
 }
 
 #[derive(Default)]
 pub(super) struct Domain {
-    epoch: u64,
+    pub epoch: u64,
     running: usize,
     pub agents: Vec<Agent>,
-    free: [Vec<usize>; DEVICES],
+    /// Of launches, then of copies, which are looked at against each other.
+    free: [Vec<usize>; 2 * DEVICES],
     pub global: Shadow,
     launches: Vec<Named>,
     /// Kinds and lines of programs that were reported.
@@ -80,7 +82,7 @@ impl Domain {
 
     /// A warp of a launch becomes an agent: its number.
     pub fn enter(&mut self, device: usize, launch: usize, warp: usize, start: &Clock) -> usize {
-        let number = self.free[device].pop().unwrap_or_else(|| {
+        let number = self.free[self.free_of(device, launch)].pop().unwrap_or_else(|| {
             self.agents.push(Agent { clock: 1, ..Agent::default() });
             self.agents.len() - 1
         });
@@ -91,15 +93,21 @@ impl Domain {
         number
     }
 
+    /// Which numbers are free for it.
+    fn free_of(&self, device: usize, launch: usize) -> usize {
+        device + if self.launches[launch].kernel.is_none() { DEVICES } else { 0 }
+    }
+
     /// A launch has ended, with these agents: what is known behind it.
-    pub fn end(&mut self, device: usize, start: Clock, agents: impl Iterator<Item = usize>) -> Known {
+    pub fn end(&mut self, device: usize, launch: usize, start: Clock, agents: impl Iterator<Item = usize>) -> Known {
+        let free = self.free_of(device, launch);
         let mut clock = start;
         for number in agents {
             let users = std::mem::take(&mut self.agents[number].users);
             let Agent { now, .. } = std::mem::take(&mut self.agents[number]);
             clock.join(&now);
             self.agents[number] = Agent { users, clock: now.of(number) + 1, ..Agent::default() };
-            self.free[device].push(number);
+            self.free[free].push(number);
         }
         self.running -= 1;
         Known { epoch: self.epoch, clock }
@@ -120,10 +128,10 @@ impl Domain {
         (launch, &self.launches[launch], warp)
     }
 
-    /// Whether an access of another agent is looked at: one of the same launch, or of another device.
+    /// Whether an access of another agent is looked at: one of the same launch, or of another device, or of which one is a copy.
     pub fn concerns(&self, access: Access, device: usize, launch: usize) -> bool {
         let (other, named, _) = self.user(access);
-        other == launch || named.device != device
+        other == launch || named.device != device || named.kernel.is_none() || self.launches[launch].kernel.is_none()
     }
 }
 
@@ -169,7 +177,7 @@ mod tests {
     use super::*;
 
     fn begin(domain: &mut Domain, device: usize, known: Known) -> (usize, Clock) {
-        domain.begin(Named { device, kernel: String::new(), warps: 1 }, known)
+        domain.begin(Named { device, kernel: Some(String::new()), warps: 1 }, known)
     }
 
     #[test]
@@ -182,7 +190,7 @@ mod tests {
                 let (launch, start) = begin(&mut domain, device, known.clone());
                 let agents = [0, 1].map(|warp| domain.enter(device, launch, warp, &start));
                 domain.global.cell(round).written.clock = 1;
-                *known = domain.end(device, start, agents.into_iter());
+                *known = domain.end(device, launch, start, agents.into_iter());
             }
             assert_eq!(domain.agents.len(), 4);
         }

@@ -2,7 +2,7 @@
 
 use super::domain::Named;
 use super::shadow::{Access, Left};
-use super::{Clock, Location, Race, SHARED, shared, words};
+use super::{Clock, Location, Race, Races, SHARED, shared, words};
 use crate::exec::registers::each_lane;
 use crate::exec::{Fault, Launch, Of, SHARED_WINDOW, Warp};
 use crate::memory::{Kind, find, mapped};
@@ -173,50 +173,8 @@ impl Launch {
 
     fn tell(&mut self, warp: usize, line: u32, writes: bool, race: Option<Race>) -> Result<(), Fault> {
         let Some(race) = race else { return Ok(()) };
-        let races = &mut self.races;
-        // One line of a program can have races of two kinds.
-        let lines = match race {
-            Race::Apart { before, .. } => (0, before.line, line),
-            Race::Scope { before, .. } => (1, before.line, line),
-            Race::Foreign { .. } => (2, 0, line),
-        };
-        if !races.domain.reported.insert(lines) && !races.fatal {
-            return Ok(());
-        }
-        let who = |launch: &Named, warp: usize| {
-            let (cta, warp) = (warp / launch.warps, warp % launch.warps);
-            if !races.several {
-                return format!("CTA {cta}, warp {warp}");
-            }
-            format!("device {}, kernel {}, CTA {cta}, warp {warp}", launch.device, launch.kernel)
-        };
-        let before = |access: Access| {
-            let (_, launch, warp) = races.domain.user(access);
-            format!("{} at PTX line {}", who(launch, warp), access.line)
-        };
-        let own = Named { device: self.config.device, kernel: self.program.name.clone(), warps: self.config.warps() };
-        let now = format!("{} at PTX line {line}", who(&own, warp));
-        let what = |writes: bool| if writes { "write" } else { "read" };
-        let text = match race {
-            Race::Apart { place, before: other, wrote } => {
-                let (memory, writes) = (memory(place), what(writes));
-                format!("nothing orders the {} of {memory} by {} and the {writes} by {now}", what(wrote), before(other))
-            }
-            Race::Scope { place, before: other } => {
-                format!("an access of scope gpu to a peer's word, {}, by one of these: {}, and {now}", memory(place), before(other))
-            }
-            Race::Foreign { place, owner } => {
-                format!("an access of scope gpu to a peer's word, {} of device {owner}, by {now}", memory(place))
-            }
-        };
-        let text = format!("a race: {text}\n  kernel {}", self.program.name);
-        if races.fatal {
-            return Err(text.into());
-        }
-        if races.domain.reported.len() <= 20 {
-            eprintln!("[emu] {text}");
-        }
-        Ok(())
+        let own = Named { device: self.config.device, kernel: Some(self.program.name.clone()), warps: self.config.warps() };
+        self.races.tell(&own, warp, line, writes, race).map_err(Fault::from)
     }
 
     /// Accesses of the lanes of a warp, `bytes` each.
@@ -231,6 +189,54 @@ impl Launch {
     ) -> Result<(), Fault> {
         if self.races.on {
             each_lane!(mask, lane, { self.note_access(warp, i, address(lane), bytes, writes)? });
+        }
+        Ok(())
+    }
+}
+
+impl Races {
+    /// Reports a race with what `own` does now at a line of its program; the text, if it ends the launch.
+    pub(super) fn tell(&mut self, own: &Named, warp: usize, line: u32, writes: bool, race: Race) -> Result<(), String> {
+        // One line of a program can have races of two kinds.
+        let lines = match race {
+            Race::Apart { before, .. } => (0, before.line, line),
+            Race::Scope { before, .. } => (1, before.line, line),
+            Race::Foreign { .. } => (2, 0, line),
+        };
+        if !self.domain.reported.insert(lines) && !self.fatal {
+            return Ok(());
+        }
+        let who = |launch: &Named, warp: usize, line: u32| {
+            let Some(kernel) = &launch.kernel else { return format!("device {}, a copy of a stream", launch.device) };
+            let (cta, warp) = (warp / launch.warps, warp % launch.warps);
+            let device = if self.several { format!("device {}, kernel {kernel}, ", launch.device) } else { String::new() };
+            format!("{device}CTA {cta}, warp {warp} at PTX line {line}")
+        };
+        let before = |access: Access| {
+            let (_, launch, warp) = self.domain.user(access);
+            who(launch, warp, access.line)
+        };
+        let now = who(own, warp, line);
+        let what = |writes: bool| if writes { "write" } else { "read" };
+        let text = match race {
+            Race::Apart { place, before: other, wrote } => {
+                let (memory, writes) = (memory(place), what(writes));
+                format!("nothing orders the {} of {memory} by {} and the {writes} by {now}", what(wrote), before(other))
+            }
+            Race::Scope { place, before: other } => {
+                format!("an access of scope gpu to a peer's word, {}, by one of these: {}, and {now}", memory(place), before(other))
+            }
+            Race::Foreign { place, owner } => {
+                format!("an access of scope gpu to a peer's word, {} of device {owner}, by {now}", memory(place))
+            }
+        };
+        let kernel = own.kernel.as_ref().map(|kernel| format!("\n  kernel {kernel}")).unwrap_or_default();
+        let text = format!("a race: {text}{kernel}");
+        if self.fatal {
+            return Err(text);
+        }
+        if self.domain.reported.len() <= 20 {
+            eprintln!("[emu] {text}");
         }
         Ok(())
     }
