@@ -65,14 +65,14 @@ fn combined<N: Number>(mut values: impl ExactSizeIterator<Item = N>, operation: 
     let all = values.fold(first, |all, next| match operation {
         PRODUCT => all.times(next),
         MAXIMUM => {
-            if next > all || next != next {
+            if next > all || next.partial_cmp(&next).is_none() {
                 next
             } else {
                 all
             }
         }
         MINIMUM => {
-            if next < all || next != next {
+            if next < all || next.partial_cmp(&next).is_none() {
                 next
             } else {
                 all
@@ -105,7 +105,7 @@ fn f16_of_f32(value: f32) -> u16 {
         _ => {
             let exponent = (size.to_bits() >> 23) as i32 - 127;
             // A fraction that is rounded up to 2048 carries into the exponent.
-            sign | (((exponent + 14) as u16) << 10) + steps(2f32.powi(exponent - 10))
+            sign | ((((exponent + 14) as u16) << 10) + steps(2f32.powi(exponent - 10)))
         }
     }
 }
