@@ -254,7 +254,7 @@ mod tests {
         };
         let tensors = vec![tensor("x", TensorKind::In), tensor("y", TensorKind::Out)];
         let call = Call::new(&SUM, (0..).zip(&tensors).map(|(index, tensor)| View::whole(index, tensor)).collect());
-        let graph = Graph { name: "sums".into(), tensors, scalars: vec![], calls: vec![call] };
+        let graph = Graph { name: "sums".into(), tensors, calls: vec![call], ..Graph::default() };
         let (device, options) = (Device::cpu_with(1), PlanOptions::new().communicator(communicator.clone()));
         let mut core = PlanCore::new(device.clone(), plan(graph, &Options::new(1)).unwrap(), 1_000_000, &options).unwrap();
         let (group, arena) = (communicator.group(), communicator.arena());

@@ -164,7 +164,7 @@ mod tests {
             tensor("y", TensorKind::Out, &[4, 4]),
             tensor("h", TensorKind::Temp, &[9]),
         ];
-        let graph = Graph { name: "mlp".into(), tensors, scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![] };
+        let graph = Graph { name: "mlp".into(), tensors, scalars: vec![ir::Scalar { name: "by".into() }], ..Graph::default() };
         Signature::new(&graph).unwrap()
     }
 
@@ -222,7 +222,7 @@ mod tests {
         static TASK: TaskSpec =
             TaskSpec { name: "t", kind: TaskKind::Tiles, axes: &[], dims: &[], equal: &[], elements: &[], params: PARAMS, gemv: None };
         let call = ir::Call { scalars: vec![ScalarSource::Parameter(0)], ..ir::Call::new(&TASK, vec![]) };
-        let graph = Graph { name: "g".into(), tensors: vec![], scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call] };
+        let graph = Graph { name: "g".into(), scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call], ..Graph::default() };
         let signature = Signature::new(&graph).unwrap();
         let device = Device::cpu_with(1);
         assert!(signature.check(&device, &Arguments::new().scalar(1.0f32)).is_ok());

@@ -615,7 +615,7 @@ mod tests {
         let call =
             |operands: [u32; 3]| Call::new(&GEMM, operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect());
         let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
-        Graph { name: "gemms".into(), tensors, scalars: vec![], calls }
+        Graph { name: "gemms".into(), tensors, calls, ..Graph::default() }
     }
 
     /// Temps and schedulers' memory are filled; words of in-band flags, counters and images are not.

@@ -60,7 +60,7 @@ fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scal
 /// x → map → h → rows → y, with h a temp.
 fn chain(m: u64, n: u64) -> Graph {
     let tensors = vec![tensor("x", TensorKind::In, &[m, n]), tensor("y", TensorKind::Out, &[m, n]), tensor("h", TensorKind::Temp, &[m, n])];
-    let mut graph = Graph { name: "chain".into(), tensors, scalars: vec![Scalar { name: "by".into() }], calls: vec![] };
+    let mut graph = Graph { name: "chain".into(), tensors, scalars: vec![Scalar { name: "by".into() }], ..Graph::default() };
     graph.calls = vec![call(&graph, &MAP, 3, &[0, 2], &[ScalarSource::Parameter(0)]), call(&graph, &ROWS, 7, &[2, 1], &[])];
     graph
 }
@@ -688,7 +688,7 @@ static ROWS_PLAIN: TaskSpec = TaskSpec { kind: TaskKind::Tiles, ..ROWS };
 fn a_scheduler_finds_the_next_task_of_a_chain() {
     const LINKS: usize = 40;
     let tensors = vec![tensor("x", TensorKind::InOut, &[8, 8])];
-    let mut graph = Graph { name: "chain".into(), tensors, scalars: vec![], calls: vec![] };
+    let mut graph = Graph { name: "chain".into(), tensors, ..Graph::default() };
     graph.calls = (0..LINKS).map(|_| call(&graph, &UPDATE, 0, &[0], &[])).collect();
     let plan = planned(graph, 5, Schedule::Schedulers(1));
     for look_ahead in [true, false] {
