@@ -53,7 +53,7 @@ const PROGRAMS: [(&str, &str, &str); 43] = [
     ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
-    ("ranks", "emulated_nccl", "gpu"),
+    ("ranks", "emulated_nccl", "gpu_sums"),
     ("ranks", "failures", "gpu_each_rank"),
     ("ranks", "pushed", "gpu::halves"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
