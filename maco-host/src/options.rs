@@ -189,7 +189,8 @@ impl PlanOptions {
     }
 
     /// How tiles of all-reduces go to the other ranks whose calls do not say it (`.via(TwoShot)`): those of 16 KiB and more, since smaller ones go as packets. By default as
-    /// many bytes are sent as must be: in one step of two ranks, in two of more. All ways have the same bits.
+    /// many bytes are sent as must be: in one step of two ranks, in two of more. These ways have the same bits.
+    /// NCCL does only calls that say so themselves: `Via::Nccl` and `Via::Packets` change nothing here.
     #[must_use]
     pub fn via(mut self, via: Via) -> PlanOptions {
         self.via = via;

@@ -106,7 +106,7 @@ impl NcclCommunicator {
     /// Connects all ranks anew, unless all are connected; `name` says what for. All ranks call it.
     ///
     /// # Errors
-    /// What went wrong: the outer one is the same on all ranks, the inner one this rank's, which `what` of the others is not. Then none is connected.
+    /// The outer one is the same on all ranks. The inner one is this rank's alone: the caller votes on it.
     pub(super) fn connect(&self, name: &str) -> Result<Result<(), String>, maco_ranks::Error> {
         let connected = [u8::from(self.connection().is_some())];
         if self.group.vote(name, Ok(&connected))?.iter().all(|rank| rank[..] == [1]) {
