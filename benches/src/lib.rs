@@ -31,6 +31,7 @@ pub mod shapes;
 pub mod tasks;
 pub mod timing;
 pub mod tuning_file;
+pub mod ways;
 
 /// Launches of which the last one is recorded behind the others.
 const BEFORE_TRACE: usize = 20;

@@ -7,25 +7,34 @@ use maco_graph::plan::Schedule;
 use maco_graph::spec::{Access, Collective, Param, Placement, Planes, Via};
 
 use crate::communicator::Communicator;
+use crate::device::Device;
 use crate::error::Error;
+use crate::peer_access;
 use crate::plan_core::PlanCore;
 use crate::program::Program;
 
-/// Every rank makes its plan, or none has one. In three steps: graph, what `plan` makes of it, and what `load` makes of that, which may make calls of all ranks.
+/// Every rank makes its plan, or none has one. In three steps: graph, what `plan` makes of it, and what `load` makes of that, which may make calls of all ranks. `plan` is told
+/// whether kernels of all ranks can exchange tiles.
 pub(crate) fn together<P>(
     communicator: &Communicator,
+    device: &Device,
     name: &str,
     program: Result<Program, Error>,
-    plan: impl FnOnce(&Program) -> Result<PlanCore, Error>,
+    plan: impl FnOnce(&Program, bool) -> Result<PlanCore, Error>,
     load: impl FnOnce(&Program, PlanCore) -> Result<P, Error>,
 ) -> Result<P, Error> {
     let group = communicator.group();
     let operation = format!("sizes of megakernel {name}");
+    let program = program.and_then(|program| Ok((peer_access::told(device)?, program)));
     let text = program.as_ref().err().map(Error::to_string);
+    let value = program.as_ref().map(|(told, _)| &told[..]).map_err(|_| text.as_deref().unwrap_or_default());
+    let mut devices = Vec::new();
     // Who has no graph has nothing to compare.
-    let program = own_or_all(program, group.vote(&operation, text.as_deref().map_or(Ok(&[]), Err)).map(drop))?;
+    let voted = group.vote(&operation, value).map(|values| devices = values);
+    let (_, program) = own_or_all(program, voted)?;
+    let peers = communicator.peers().of(group, device, &devices)?;
     let mut lines = lines(&program);
-    let core = plan(&program);
+    let core = plan(&program, peers);
     // A rank that has no plan says why, and others say no more than it can.
     lines.extend(core.as_ref().map(planned).unwrap_or_default());
     let text = core.as_ref().err().map(Error::to_string);
@@ -46,6 +55,21 @@ pub(crate) fn own_or_all<T>(own: Result<T, Error>, all: Result<(), maco_ranks::E
         Err(maco_ranks::Error::Refused { alike: true, .. }) if own.is_err() => own,
         Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses tensors that are spread over ranks, and collectives, of a plan without ranks.
+pub(crate) fn check_communicator(graph: &Graph, communicator: Option<&Communicator>) -> Result<(), Error> {
+    if communicator.is_some() {
+        return Ok(());
+    }
+    let none =
+        |tensor: &str, placement| Err(Error::NoCommunicator { megakernel: graph.name.as_str().into(), tensor: tensor.into(), placement });
+    if let Some(tensor) = graph.tensors.iter().find(|tensor| tensor.placement != Placement::Replicated) {
+        return none(&tensor.name, tensor.placement.words());
+    }
+    let Some(call) = graph.calls.iter().find(|call| call.task.collective().is_some()) else { return Ok(()) };
+    let tensor = call.operands.first().and_then(|view| graph.tensors.get(view.tensor as usize));
+    none(tensor.map_or("", |tensor| &tensor.name), "exchanged between ranks")
 }
 
 /// Refuses what these ranks cannot run together.
@@ -96,10 +120,13 @@ fn planned(core: &PlanCore) -> Vec<String> {
     if core.lowered.messages.is_empty() && core.lowered.messages.nccl.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![format!("workers: {}, {}", plan.workers, plan.schedule)];
-    lines.extend(
-        plan.calls.iter().enumerate().map(|(number, call)| format!("call #{number}: tiles of {:?}, {:?} of them", call.tile, call.grid)),
-    );
+    // By the table all else is chosen.
+    let mut lines = core.ways.clone();
+    lines.push(format!("workers: {}, {}", plan.workers, plan.schedule));
+    lines.extend((0..).zip(&plan.calls).map(|(number, call)| {
+        let way = plan.exchange(number).map_or_else(String::new, |way| format!(", {way}"));
+        format!("call #{number}: tiles of {:?}, {:?} of them{way}", call.tile, call.grid)
+    }));
     // Lists are long, and what differs in them is nothing that somebody wrote.
     let mut hash = DefaultHasher::new();
     (&plan.lists.order, &plan.lists.starts, &plan.lists.drains).hash(&mut hash);

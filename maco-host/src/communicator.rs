@@ -13,6 +13,7 @@ use crate::exchange::PlanArena;
 use crate::gpu::NcclCommunicators;
 use crate::lean::LeanStates;
 use crate::options::deadline_ns;
+use crate::peer_access::PeerAccess;
 
 /// How long ranks wait for each other where nothing else is said; `MACO_DEADLINE_SCALE` multiplies it. They start one after another.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -29,6 +30,7 @@ struct Inner {
     arena: PlanArena,
     lean: LeanStates,
     nccl: NcclCommunicators,
+    peers: PeerAccess,
 }
 
 impl Communicator {
@@ -161,6 +163,7 @@ impl Communicator {
             arena: PlanArena::default(),
             lean: LeanStates::default(),
             nccl: NcclCommunicators::default(),
+            peers: PeerAccess::default(),
         }))
     }
 
@@ -173,9 +176,14 @@ impl Communicator {
         &self.0.lean
     }
 
-    /// NCCL's communicators of the plans whose calls say `.via(Nccl)`.
+    /// NCCL's communicators of the plans with calls that go by it.
     pub(crate) fn nccl(&self) -> &NcclCommunicators {
         &self.0.nccl
+    }
+
+    /// Whether GPUs have access to each other's memory.
+    pub(crate) fn peers(&self) -> &PeerAccess {
+        &self.0.peers
     }
 
     pub(crate) fn arena(&self) -> &PlanArena {

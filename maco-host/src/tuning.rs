@@ -1,12 +1,13 @@
-//! What was measured on a kind of device, as a file has it: tiles and split-K that are the fastest, by task and shapes, and what the device costs. How to
-//! measure them does not belong here (`cargo xtask tune`), nor what a plan does with them.
+//! What was measured on a kind of device, as a file has it: tiles and split-K that are the fastest, by task and shapes, what the device costs, and which ways of collectives
+//! are the fastest. How to measure them does not belong here (`cargo xtask tune`), nor what a plan does with them.
 
 use std::ffi::OsString;
 use std::fmt;
+use std::marker::PhantomData;
 use std::path::Path;
 
 use maco_graph::ir::{Call, Graph};
-use maco_graph::plan::{CallShape, DeviceModel};
+use maco_graph::plan::{CallShape, DeviceModel, WayLine};
 use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -14,7 +15,7 @@ use crate::device::Device;
 use crate::files::{self, At, FileError, Reader, TUNING};
 
 const VERSION: u64 = 2;
-const HELP: &str = "measure again with `cargo xtask tune` or `cargo xtask tune tiles`";
+const HELP: &str = "measure again with `cargo xtask tune`, `cargo xtask tune tiles` or `cargo xtask tune ways`";
 /// Names a tuning file for programs that have none.
 const VARIABLE: &str = "MACO_TUNING";
 
@@ -25,6 +26,8 @@ pub struct Tuning {
     pub device: String,
     /// What it costs, by which the planner chooses what nothing else says; none: by [`Device::device_model`].
     pub model: Option<DeviceModel>,
+    /// The fastest way of collectives, no two lines for the same calls. What none is for goes as by MACO's own lines.
+    pub ways: Vec<WayLine>,
     /// The fastest tile and parts of calls, each for other ones.
     pub entries: Vec<Tuned>,
 }
@@ -67,6 +70,8 @@ struct Content {
     device: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<DeviceModel>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "lines_apart")]
+    ways: Vec<WayLine>,
     #[serde(default, deserialize_with = "of_different_calls")]
     entries: Vec<Tuned>,
 }
@@ -90,7 +95,7 @@ impl Tuned {
 impl Tuning {
     /// Nothing measured yet on `device`.
     pub fn new(device: &Device) -> Tuning {
-        Tuning { device: device.model(), model: None, entries: Vec::new() }
+        Tuning { device: device.model(), model: None, ways: Vec::new(), entries: Vec::new() }
     }
 
     /// Adds an entry, in place of one for the same calls.
@@ -101,13 +106,19 @@ impl Tuning {
         }
     }
 
+    /// Replaces the lines of these collectives between so many ranks by `ways`.
+    pub fn replace_ways(&mut self, ways: Vec<WayLine>) {
+        self.ways.retain(|old| ways.iter().all(|new| (&new.collective, new.ranks) != (&old.collective, old.ranks)));
+        self.ways.extend(ways);
+    }
+
     /// Writes it as JSON.
     ///
     /// # Errors
     /// MACO0067 when the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
-        let Tuning { device, model, entries } = self.clone();
-        files::write(TUNING, path.as_ref(), &File { maco_tuning: Content { version: VERSION, device, model, entries } })
+        let Tuning { device, model, ways, entries } = self.clone();
+        files::write(TUNING, path.as_ref(), &File { maco_tuning: Content { version: VERSION, device, model, ways, entries } })
     }
 
     /// Reads what [`Tuning::write`] wrote.
@@ -124,13 +135,18 @@ impl Tuning {
         // Before the fields, which another version may have others of.
         let reader = Reader { code: TUNING, path, help: HELP };
         At { reader: &reader, location: "maco_tuning".into(), object }.version(VERSION)?;
-        let File { maco_tuning: Content { device, model, entries, .. } } = files::typed(TUNING, path, HELP, &text)?;
-        Ok(Tuning { device, model, entries })
+        let File { maco_tuning: Content { device, model, ways, entries, .. } } = files::typed(TUNING, path, HELP, &text)?;
+        Ok(Tuning { device, model, ways, entries })
     }
 
     /// What it says the device costs, if it is of this kind of device.
     pub(crate) fn model_of(&self, device: &Device) -> Option<DeviceModel> {
         self.model.clone().filter(|_| self.device == device.model())
+    }
+
+    /// Its lines for collectives, if it is of this kind of device.
+    pub(crate) fn ways_of(&self, device: &Device) -> &[WayLine] {
+        if self.device == device.model() { &self.ways } else { &[] }
     }
 
     /// What it says about the calls of `graph`. Tiles and parts that a task no longer has are left to the planner, as
@@ -183,31 +199,52 @@ fn all_above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Err
 
 /// Entries, no two of which are for the same calls.
 fn of_different_calls<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Tuned>, D::Error> {
-    struct Entries;
+    checked(from, "a list of measurements", |entries: &[Tuned], entry| {
+        let first = entries.iter().position(|other| other.same_call(entry))?;
+        Some(format!("entry {} is for the same calls as entry {first}, counted from 0", entries.len()))
+    })
+}
 
-    impl<'de> Visitor<'de> for Entries {
-        type Value = Vec<Tuned>;
+/// Lines that say something, no two of which are for the same bytes.
+fn lines_apart<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<WayLine>, D::Error> {
+    checked(from, "a list of ways", |lines: &[WayLine], line| {
+        let number = lines.len();
+        if let Some(fault) = line.fault() {
+            return Some(format!("line {number}, counted from 0: {fault}"));
+        }
+        let first = lines.iter().position(|other| other.meets(line))?;
+        Some(format!("line {number} is for some of the bytes that line {first} is for, counted from 0"))
+    })
+}
+
+/// A list of which each item is right beside those before it: `fault` says what is not, and stops at the line where that is.
+fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+    expected: &'static str,
+    fault: impl Fn(&[T], &T) -> Option<String>,
+) -> Result<Vec<T>, D::Error> {
+    struct Items<T, F>(&'static str, F, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, F: Fn(&[T], &T) -> Option<String>> Visitor<'de> for Items<T, F> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of measurements")
+            f.write_str(self.0)
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<Tuned>, A::Error> {
-            let mut entries: Vec<Tuned> = Vec::new();
-            while let Some(entry) = from.next_element::<Tuned>()? {
-                if let Some(first) = entries.iter().position(|other| other.same_call(&entry)) {
-                    return Err(A::Error::custom(format!(
-                        "entry {} is for the same calls as entry {first}, counted from 0",
-                        entries.len()
-                    )));
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
+            let mut items: Vec<T> = Vec::new();
+            while let Some(item) = from.next_element::<T>()? {
+                if let Some(fault) = self.1(&items, &item) {
+                    return Err(A::Error::custom(fault));
                 }
-                entries.push(entry);
+                items.push(item);
             }
-            Ok(entries)
+            Ok(items)
         }
     }
 
-    from.deserialize_seq(Entries)
+    from.deserialize_seq(Items(expected, fault, PhantomData))
 }
 
 #[cfg(test)]

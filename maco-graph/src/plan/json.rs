@@ -52,6 +52,11 @@ struct CallJson<'a> {
     /// [`super::PlannedCall::pushed_by`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed_by: Option<u32>,
+    /// [`super::PlannedCall::way`]: `TwoShot`, and who chose it: `table`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    way: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -155,6 +160,8 @@ impl Plan {
             prologue: planned.prologue,
             made_by: self.fused_into(index as u32),
             pushed_by: planned.pushed_by,
+            way: planned.way.map(|way| way.via.name()),
+            why: planned.way.map(|way| way.why.name()),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

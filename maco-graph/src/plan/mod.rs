@@ -3,6 +3,7 @@
 //! Memory, streams and descriptors do not belong here. The steps, one file each:
 //!
 //! - `device_model` has what a device costs, by which the others choose;
+//! - `ways` has what is asked of the way of each collective, by call, options and table;
 //! - `tile_selection` chooses the tile and the split-K of every call, by a cost model;
 //! - `region` turns signatures into boxes of tensor coordinates;
 //! - `dependencies` finds which call must wait for which;
@@ -40,6 +41,7 @@ mod list_scheduling;
 mod lists;
 pub mod memory_bound_cost;
 mod nccl_chunks;
+mod options;
 #[doc(hidden)]
 pub mod oracle;
 mod overlaps;
@@ -52,6 +54,7 @@ mod split_k;
 mod temps;
 mod tile_selection;
 mod verify;
+mod ways;
 mod worker_edges;
 mod workload;
 
@@ -59,96 +62,19 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
-use crate::spec::Via;
 use candidate_plan::CandidatePlan;
 
 pub use device_model::{DeviceModel, Origin};
 pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
+pub use options::{CallShape, Options};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
 pub use verify::Defect;
+pub use ways::{Way, WayLine, Why, uses_nccl};
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
-
-/// What a plan is made for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// CTAs (or threads of the CPU device) that run tasks.
-    pub workers: u32,
-    /// What the device costs.
-    pub model: DeviceModel,
-    /// How tasks reach the workers.
-    pub schedule: Schedule,
-    /// Refuse graphs of more tasks than this.
-    pub max_tasks: usize,
-    /// The worker of every task, in global order. For static lists only; ignored for tasks of drained calls. `None`: round robin.
-    pub assignment: Option<Vec<u32>>,
-    /// What tasks cost, for static lists without an assignment: list scheduling by the longest path then assigns each task to the worker where it
-    /// ends earliest.
-    pub costs: Option<Costs>,
-    /// Whether the planner may choose split-K for calls without `.split_k(..)`.
-    pub split_k: bool,
-    /// Tiles and split-K of calls, where the graph leaves them open.
-    pub shapes: Vec<CallShape>,
-    /// Whether small tensors between two GEMVs are passed with in-band flags: see [`Relation::in_band`].
-    pub in_band_flags: bool,
-    /// Whether an RMSNorm or a unary element-wise call is fused into the GEMVs that read its result: see [`PlannedCall::prologue`]. Only where the
-    /// input comes with in-band flags.
-    pub fuse_prologues: bool,
-    /// Whether element-wise prologues are fused too, not RMSNorm alone: the device code must have been built with them.
-    pub fuse_elementwise: bool,
-    /// Whether temps share memory: see [`Plan::memory`].
-    pub share_temps: bool,
-    /// Whether a GEMM sends its tiles to the other ranks of an all-reduce as it stores them: see [`PlannedCall::pushed_by`]. Only for several ranks, and for workers with a
-    /// store role.
-    pub push_tiles: bool,
-    /// How many ranks there are.
-    pub ranks: u32,
-    /// How large tiles of an all-reduce go that does not say it: automatic is in two steps where there are more than two ranks, since less is sent then. Small ones go as packets.
-    pub via: Via,
-    /// Whether NCCL can run beside the kernel: then calls that say so have chunks for it ([`PlannedCall::nccl`]).
-    pub nccl: bool,
-}
-
-impl Options {
-    /// Static lists for `workers` workers of the default device model, and at most 2²⁰ tasks. Split-K and in-band flags are used where they are faster.
-    pub const fn new(workers: u32) -> Options {
-        let shapes = Vec::new();
-        Options {
-            workers,
-            model: DeviceModel::DEFAULT,
-            schedule: Schedule::Static,
-            max_tasks: 1 << 20,
-            assignment: None,
-            costs: None,
-            split_k: true,
-            shapes,
-            in_band_flags: true,
-            fuse_prologues: true,
-            fuse_elementwise: true,
-            share_temps: true,
-            push_tiles: false,
-            ranks: 1,
-            via: Via::Automatic,
-            nccl: false,
-        }
-    }
-}
-
-/// The tile and the split-K of one call, for tuning. What the graph says has precedence.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallShape {
-    /// Position of the call in program order, from 0.
-    pub call: u32,
-    /// Tile size in elements, one per grid axis; `None`: the planner chooses.
-    pub tile: Option<Vec<u32>>,
-    /// Split-K: parts of each tile; `None`: the planner chooses.
-    pub split: Option<u32>,
-    /// With `split`: so many tiles, the first ones in task order, are not split.
-    pub whole: u32,
-}
 
 /// A verified plan: every task, what it waits for and signals, and who runs it.
 #[derive(Clone, Debug)]
@@ -250,6 +176,8 @@ pub struct PlannedCall {
     /// A collective that NCCL does beside the kernel. Its tiles are chunks of whole rows, of all planes, and have two tasks each: one says that the chunk is there, one waits until it has
     /// been exchanged.
     pub nccl: bool,
+    /// Of a collective: which way its tiles go, and who chose it. None of a user's own exchange.
+    pub way: Option<Way>,
 }
 
 impl PlannedCall {
