@@ -3,12 +3,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::marker::PhantomData;
 use std::path::Path;
 
 use maco_graph::ir::{Call, Graph};
 use maco_graph::plan::{CallShape, DeviceModel, WayLine};
-use serde::de::{Error, SeqAccess, Unexpected, Visitor};
+use serde::de::{Error, IgnoredAny, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::device::Device;
@@ -70,7 +69,7 @@ struct Content {
     device: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<DeviceModel>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "lines_apart")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ways: Vec<WayLine>,
     #[serde(default, deserialize_with = "of_different_calls")]
     entries: Vec<Tuned>,
@@ -136,6 +135,7 @@ impl Tuning {
         let reader = Reader { code: TUNING, path, help: HELP };
         At { reader: &reader, location: "maco_tuning".into(), object }.version(VERSION)?;
         let File { maco_tuning: Content { device, model, ways, entries, .. } } = files::typed(TUNING, path, HELP, &text)?;
+        check_ways(path, &text, &ways)?;
         Ok(Tuning { device, model, ways, entries })
     }
 
@@ -197,54 +197,65 @@ fn all_above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Err
     if numbers.contains(&0) { Err(D::Error::invalid_value(Unexpected::Unsigned(0), &"whole numbers above 0")) } else { Ok(numbers) }
 }
 
+/// Refuses lines that say nothing, and two that are for the same bytes. `text` is that of the file.
+fn check_ways(path: &Path, text: &[u8], ways: &[WayLine]) -> Result<(), FileError> {
+    let fault = |n: usize| {
+        let met = || ways[..n].iter().position(|other| other.meets(&ways[n]));
+        let twice = |first| format!("it is for some of the bytes that `maco_tuning.ways[{first}]` is for");
+        ways[n].fault().or_else(|| met().map(twice))
+    };
+    let Some((n, why)) = (0..ways.len()).find_map(|n| Some((n, fault(n)?))) else { return Ok(()) };
+    let field = format!("maco_tuning.ways[{n}]").into();
+    Err(FileError::Line { code: TUNING, path: path.into(), line: line_of(text, n), field, why: why.into(), help: HELP })
+}
+
+/// Where item `n` of the list `ways` begins, in a file that was read.
+fn line_of(text: &[u8], n: usize) -> usize {
+    let text = str::from_utf8(text).unwrap_or_default();
+    // Only a key has a colon behind it, and one object alone has that key.
+    let list = text.match_indices("\"ways\"").find_map(|(at, key)| {
+        let value = text[at + key.len()..].trim_start().strip_prefix(':')?;
+        value.trim_start().strip_prefix('[')
+    });
+    let next = |rest: &'_ str| rest.len() - rest.trim_start_matches(|char: char| char.is_whitespace() || char == ',').len();
+    let mut at = text.len() - list.map_or(0, str::len);
+    at += next(&text[at..]);
+    for _ in 0..n {
+        let mut items = serde_json::Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>();
+        items.next();
+        at += items.byte_offset();
+        at += next(&text[at..]);
+    }
+    1 + text[..at].matches('\n').count()
+}
+
 /// Entries, no two of which are for the same calls.
 fn of_different_calls<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Tuned>, D::Error> {
-    checked(from, "a list of measurements", |entries: &[Tuned], entry| {
-        let first = entries.iter().position(|other| other.same_call(entry))?;
-        Some(format!("entry {} is for the same calls as entry {first}, counted from 0", entries.len()))
-    })
-}
+    struct Entries;
 
-/// Lines that say something, no two of which are for the same bytes.
-fn lines_apart<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<WayLine>, D::Error> {
-    checked(from, "a list of ways", |lines: &[WayLine], line| {
-        let number = lines.len();
-        if let Some(fault) = line.fault() {
-            return Some(format!("line {number}, counted from 0: {fault}"));
-        }
-        let first = lines.iter().position(|other| other.meets(line))?;
-        Some(format!("line {number} is for some of the bytes that line {first} is for, counted from 0"))
-    })
-}
-
-/// A list of which each item is right beside those before it: `fault` says what is not, and stops at the line where that is.
-fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    from: D,
-    expected: &'static str,
-    fault: impl Fn(&[T], &T) -> Option<String>,
-) -> Result<Vec<T>, D::Error> {
-    struct Items<T, F>(&'static str, F, PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>, F: Fn(&[T], &T) -> Option<String>> Visitor<'de> for Items<T, F> {
-        type Value = Vec<T>;
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Tuned>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.0)
+            f.write_str("a list of measurements")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
-            let mut items: Vec<T> = Vec::new();
-            while let Some(item) = from.next_element::<T>()? {
-                if let Some(fault) = self.1(&items, &item) {
-                    return Err(A::Error::custom(fault));
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<Tuned>, A::Error> {
+            let mut entries: Vec<Tuned> = Vec::new();
+            while let Some(entry) = from.next_element::<Tuned>()? {
+                if let Some(first) = entries.iter().position(|other| other.same_call(&entry)) {
+                    return Err(A::Error::custom(format!(
+                        "entry {} is for the same calls as entry {first}, counted from 0",
+                        entries.len()
+                    )));
                 }
-                items.push(item);
+                entries.push(entry);
             }
-            Ok(items)
+            Ok(entries)
         }
     }
 
-    from.deserialize_seq(Items(expected, fault, PhantomData))
+    from.deserialize_seq(Entries)
 }
 
 #[cfg(test)]

@@ -30,15 +30,15 @@ pub struct WayLine {
     /// How many ranks, 2 or more.
     #[serde(deserialize_with = "several")]
     pub ranks: u32,
+    /// The way. Of other collectives than all-reduces packets are small tiles, one-shot is large ones, and there is no two-shot.
+    #[serde(serialize_with = "by_name", deserialize_with = "named")]
+    pub via: Via,
     /// Least bytes.
     #[serde(default)]
     pub from_bytes: u64,
     /// The end of the range: fewer bytes than these. None: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below_bytes: Option<u64>,
-    /// The way. Of other collectives than all-reduces packets are small tiles, one-shot is large ones, and there is no two-shot.
-    #[serde(serialize_with = "by_name", deserialize_with = "named")]
-    pub via: Via,
 }
 
 impl WayLine {

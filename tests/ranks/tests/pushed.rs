@@ -42,7 +42,7 @@ fn in_parts(world: &World) {
     let [m, n, k] = [328, 512, 136];
     let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
     let gemm = CallShape { split: Some(2), whole: 4, ..shape(0, [128, 256]) };
-    let options = world.options.clone().shapes(vec![gemm, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 128])]);
+    let options = world.options.clone().shapes(vec![gemm, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 256])]);
     let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &options.via(Via::OneShot)).unwrap();
     if world.pushes && ranks > 1 {
         assert_eq!((plan.graph().calls[1].pushed_by, plan.graph().calls[1].whole), (Some(0), 8));
