@@ -10,6 +10,7 @@ use benches::nccl::Nccl;
 use benches::overlaps::{mlp_by_nccl, mlp_summed};
 use benches::rank_clock::{RankClock, System};
 use benches::rows::{Row, publish};
+use benches::way;
 use clap::Parser;
 use maco::{Arguments, Communicator, CudaGraph, Device, Plan, PlanOptions, Stream, Via, bf16};
 
@@ -63,13 +64,6 @@ fn main() -> anyhow::Result<()> {
 fn shape(name: &str) -> anyhow::Result<[u64; 3]> {
     let sizes: Vec<u64> = name.split('x').map(str::parse).collect::<Result<_, _>>().with_context(|| format!("`{name}` is no MxHxK"))?;
     sizes.try_into().ok().with_context(|| format!("`{name}` is no MxHxK"))
-}
-
-/// How the plan's all-reduce goes: `one-shot, sent by #1`.
-fn way(plan: &Plan) -> String {
-    let plan = plan.graph();
-    let exchanged = (0..plan.calls.len() as u32).find_map(|call| plan.exchange(call));
-    exchanged.unwrap_or_default()
 }
 
 /// One rank.

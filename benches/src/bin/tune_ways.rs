@@ -163,7 +163,7 @@ fn case(
     let shape = |has_planes: bool| if has_planes { vec![ranks, rows, COLUMNS] } else { vec![rows, COLUMNS] };
     let [from, to] = measured.planes().map(shape);
     let own = vec![bf16::from_f32(communicator.rank() as f32 + 1.0); from.iter().product::<u64>() as usize];
-    let x = device.upload(&own, from)?;
+    let x = device.upload(&own, &from[..])?;
     let mut plans = Vec::new();
     for via in Via::ALL {
         let line = WayLine { collective: measured.name().into(), ranks: communicator.ranks(), from_bytes: 0, below_bytes: None, via };
@@ -175,7 +175,7 @@ fn case(
         let plan = measured.plan(device, [ranks, rows], &asked)?;
         // What a table cannot have is not measured.
         if plan.graph().calls.iter().filter_map(|call| call.way).any(|way| way.via == via) {
-            plans.push((via, plan, device.zeros::<bf16>(to.clone())?));
+            plans.push((via, plan, device.zeros::<bf16>(&to[..])?));
         }
     }
     let mut bound = Vec::new();
