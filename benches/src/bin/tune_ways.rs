@@ -188,7 +188,9 @@ fn case(
         systems.push(Box::new(|| Ok(graph.launch(stream)?)));
     }
     let times = clock.measure(&mut systems.iter_mut().map(|system| &mut **system as System<'_>).collect::<Vec<_>>())?;
-    drop((systems, graphs, bound));
+    drop(systems);
+    drop(graphs);
+    drop(bound);
     for (via, plan, y) in &plans {
         plan.check()?;
         let plane = rows * COLUMNS;
