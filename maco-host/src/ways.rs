@@ -66,7 +66,7 @@ mod tests {
         let table = WayTable::of(&device, Some(&tuning(&device, vec![own.clone()])));
         assert_eq!((&table.lines[..], table.measured), (&[own.clone()][..], 1));
         // NCCL's lines are left out where it may not be chosen.
-        assert_eq!(table.lines(&PlanOptions::new()), [own.clone()]);
+        assert_eq!(table.lines(&PlanOptions::new()), std::slice::from_ref(&own));
         assert_eq!(table.lines(&PlanOptions::new().choose_nccl(false)), []);
         let other = Tuning { device: "another".into(), ..tuning(&device, vec![own]) };
         assert_eq!(WayTable::of(&device, Some(&other)).lines, []);
