@@ -90,7 +90,8 @@ fn refused(graph: &Graph, ranks: u32, what: String, help: &'static str) -> Error
     Error::Collectives { megakernel: graph.name.as_str().into(), what: what.into(), ranks, help }
 }
 
-/// Of a plan with collectives: the order of all tasks, since a task that waits for other ranks holds its worker.
+/// Of a plan with collectives: the order of the tasks that exchange tiles, since a task that waits for other ranks holds its worker. Other tasks may come in another order on each
+/// rank.
 fn planned(core: &PlanCore) -> Vec<String> {
     let plan = &core.plan;
     if core.lowered.messages.is_empty() && core.lowered.messages.nccl.is_empty() {
@@ -100,10 +101,11 @@ fn planned(core: &PlanCore) -> Vec<String> {
     lines.extend(
         plan.calls.iter().enumerate().map(|(number, call)| format!("call #{number}: tiles of {:?}, {:?} of them", call.tile, call.grid)),
     );
-    // Lists are long, and what differs in them is nothing that somebody wrote.
+    // They are many, and what differs in them is nothing that somebody wrote.
     let mut hash = DefaultHasher::new();
-    (&plan.lists.order, &plan.lists.starts, &plan.lists.drains).hash(&mut hash);
-    lines.push(format!("lists of tasks: {:016x}", hash.finish()));
+    plan.exchanges().for_each(|task| task.hash(&mut hash));
+    plan.lists.drains.hash(&mut hash);
+    lines.push(format!("order of exchanges: {:016x}", hash.finish()));
     lines
 }
 

@@ -158,6 +158,8 @@ impl Plan {
                 fuse_elementwise: program.fuse_elementwise,
                 share_temps: options.share_temps,
                 ranks,
+                rank: options.communicator.as_ref().map_or(0, Communicator::rank),
+                own_share: options.own_share,
                 via: options.via,
                 nccl,
                 push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),

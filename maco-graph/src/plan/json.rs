@@ -52,6 +52,9 @@ struct CallJson<'a> {
     /// [`super::PlannedCall::pushed_by`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed_by: Option<u32>,
+    /// Of [`super::PlannedCall::order`]: which share of how many comes first, if it begins elsewhere on each rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_share: Option<[u32; 2]>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -155,6 +158,7 @@ impl Plan {
             prologue: planned.prologue,
             made_by: self.fused_into(index as u32),
             pushed_by: planned.pushed_by,
+            first_share: planned.first_share().map(|(first, count)| [first, count]),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

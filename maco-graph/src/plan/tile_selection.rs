@@ -11,8 +11,8 @@ use maco_abi::{AXES, CHUNK, ExchangeTask, PARTIAL_BYTES, ROW_BYTES};
 
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
-use super::schedule::ROWS;
 use super::split_k::SplitK;
+use super::tile_order::TileOrder;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{DeviceModel, Options, PlanError, PlannedCall, Site, nccl_chunks};
 use crate::ir::{Call, Graph, View, ViewAxis};
@@ -46,9 +46,8 @@ pub(super) struct Choice {
     pub split_k: SplitK,
     /// See [`PlannedCall::nccl`].
     pub nccl: bool,
-    /// Least rows of tiles of the last groups of the order ([`super::schedule::for_each_tile`]): those that chunks for NCCL have, so that little is left to exchange when the
-    /// last tile is made.
-    pub last_rows: u32,
+    /// The order of its tiles.
+    pub order: TileOrder,
 }
 
 impl Choice {
@@ -129,6 +128,7 @@ impl Choice {
             prologue: None,
             pushed_by: None,
             nccl: self.nccl,
+            order: self.order,
         }
     }
 }
@@ -288,7 +288,7 @@ impl Chooser {
             grid: [1; AXES],
             split_k: SplitK::ONE,
             nccl: false,
-            last_rows: ROWS,
+            order: TileOrder::GROUPS,
         };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
