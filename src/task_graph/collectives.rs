@@ -18,6 +18,13 @@ impl TaskGraph {
         self.place(node, Placement::Partial(reduction), "`partial`");
     }
 
+    /// Has `node`, an input or an output, lie where other ranks store: as `#[symmetric]`. What is bound to it comes from [`crate::Communicator::symmetric_tensor`].
+    pub fn symmetric(&mut self, node: Node) {
+        if self.owns(node, "`symmetric`") {
+            self.tensors[node.index].symmetric = true;
+        }
+    }
+
     fn place(&mut self, node: Node, placement: Placement, by: &str) {
         if self.owns(node, by) {
             self.tensors[node.index].placement = placement;

@@ -43,7 +43,10 @@ fn tiles_of_whole(gemm: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 {
         let mut at = 0;
         TileOrder::GROUPS.for_each_tile([grid[0], grid[1], 1], |[row, col, _]| {
             let of = [row * tile[0] / gemm.tile[0], col * tile[1] / gemm.tile[1]];
-            if at < first && !(gemm.order.place([gemm.grid[0], gemm.grid[1], 1], [of[0], of[1], 0]) < gemm.whole && are_first(gemm, of, tile, grid, whole)) {
+            if at < first
+                && !(gemm.order.place([gemm.grid[0], gemm.grid[1], 1], [of[0], of[1], 0]) < gemm.whole
+                    && are_first(gemm, of, tile, grid, whole))
+            {
                 first = at;
             }
             at += 1;
