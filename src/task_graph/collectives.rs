@@ -18,7 +18,7 @@ impl TaskGraph {
         self.place(node, Placement::Partial(reduction), "`partial`");
     }
 
-    /// Has `node`, an input or an output, lie where other ranks store: as `#[symmetric]`. What is bound to it comes from [`crate::Communicator::symmetric_tensor`].
+    /// Has `node`, a temp, lie where other ranks store: as `.symmetric()` of a temp. Outputs are made for each run, and cannot.
     pub fn symmetric(&mut self, node: Node) {
         if self.owns(node, "`symmetric`") {
             self.tensors[node.index].symmetric = true;

@@ -69,3 +69,5 @@ pub fn again(
 pub fn unmarked(#[shard(0)] x: In<f32, R, M, N>, #[shard(0)] y: Out<f32, R, M, N>) {
     store(x, y);
 }
+
+maco::task_set! { pub stores: store<f32>, copy_planes<f32> }

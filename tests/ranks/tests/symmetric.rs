@@ -4,9 +4,10 @@ mod support;
 
 use std::time::Duration;
 
-use maco::{Communicator, Device, PlanOptions, TensorElement, bf16};
-use ranks::symmetric::{again, of_bf16, of_f32, of_i32, unmarked};
-use support::{Value, World, everywhere, numbers, short};
+use maco::{Arguments, Communicator, Device, PlanOptions, TaskGraph, TensorElement, bf16};
+use ranks::symmetric::{again, of_bf16, of_f32, of_i32, stores, unmarked};
+use support::rendezvous::{Rendezvous, ends};
+use support::{Value, World, everywhere, launched, numbers, short};
 
 everywhere!(halves, whole, integers, over_and_over);
 
@@ -127,4 +128,60 @@ fn dropped_tensors_are_used_again() {
         communicator.symmetric_tensor::<f32>(&device, [200_000]).unwrap();
     })
     .unwrap();
+}
+
+/// A temp of a graph that is built at run time.
+#[test]
+fn temps_of_built_graphs_are_stored() {
+    for ranks in [1, 2, 3] {
+        Communicator::threads(ranks, |communicator| {
+            let (device, count) = (Device::cpu_with(2), u64::from(ranks));
+            let mut graph = TaskGraph::new("built", stores());
+            let x = graph.input::<f32>("x", [count, 20, 64]);
+            let (come, y) = (graph.temp::<f32>("come", [count, 20, 64]), graph.temp::<f32>("y", [count, 20, 64]));
+            graph.symmetric(come);
+            graph.custom(&ranks::symmetric::store::SPEC, [x.into(), come.into()]);
+            graph.custom(&ranks::symmetric::copy_planes::SPEC, [come.into(), y.into()]);
+            graph.output(y, "y");
+            let compiled = graph.compile_with(&device, &PlanOptions::new().communicator(communicator.clone())).unwrap();
+            let own = numbers::<f32>(communicator.rank(), count * 20 * 64, 0);
+            let x = device.upload(&own, [count, 20, 64]).unwrap();
+            let outputs = compiled.execute(Arguments::new().tensor(&x)).unwrap();
+            let found = outputs.get::<f32>("y").unwrap().download().unwrap();
+            for (other, plane) in found.chunks(20 * 64).enumerate() {
+                let theirs = numbers::<f32>(other as u32, count * 20 * 64, 0);
+                assert!(plane == &theirs[communicator.rank() as usize * 20 * 64..][..20 * 64], "{other} on {}", communicator.rank());
+            }
+        })
+        .unwrap();
+    }
+}
+
+/// A rank of the test below.
+#[test]
+#[ignore = "is what other tests start"]
+fn rank_program() {
+    if std::env::var("MACO_JOB_FOLDER").is_err() {
+        return;
+    }
+    let result = Communicator::from_env().map(|communicator| {
+        let device = Device::cpu_with(2);
+        let options = PlanOptions::new().communicator(communicator.clone());
+        let world = World { communicator, device, options, pushes: false };
+        whole(&world);
+        over_and_over(&world);
+    });
+    launched(result)
+}
+
+#[test]
+fn processes_store_in_each_other() {
+    for ranks in [2, 3] {
+        let rendezvous = Rendezvous::new();
+        let children = (0..ranks).map(|rank| rendezvous.rank("rank_program", rank, ranks).spawn().unwrap()).collect();
+        for (rank, (code, text)) in ends(children).into_iter().enumerate() {
+            assert_eq!(code, Some(0), "rank {rank} of {ranks}: {text}");
+        }
+        rendezvous.nothing_left();
+    }
 }
