@@ -89,7 +89,7 @@ fn check_symmetric(graph: &Graph, number: usize, call: &Call, ranks: u32) -> Res
             let help = "mark it: `#[symmetric]` before a parameter, `temp::<..>().symmetric()`, or `graph.symmetric(node)`";
             return Err(refused(graph, ranks, what, help));
         }
-        let last = tensor.shape.len() as u8 - 1;
+        let last = tensor.shape.len().saturating_sub(1) as u8;
         let whole = view.axes.last().is_some_and(|axis| axis.axis == last && axis.step == 1 && axis.extent.is_multiple_of(BLOCK))
             && view.offset.last().is_some_and(|offset| offset.is_multiple_of(BLOCK))
             && view.axes.iter().filter(|axis| axis.axis == last).count() == 1;

@@ -78,7 +78,8 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
-const SEVERAL: [(&str, &str); 6] = [("channels", "4"), ("collectives", "3"), ("emulated_nccl", "2"), ("lean", "3"), ("pushed", "3"), ("symmetric", "3")];
+const SEVERAL: [(&str, &str); 6] =
+    [("channels", "4"), ("collectives", "3"), ("emulated_nccl", "2"), ("lean", "3"), ("pushed", "3"), ("symmetric", "3")];
 
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.
