@@ -92,6 +92,7 @@ struct Declared {
     element: Element,
     shape: Vec<u64>,
     placement: Placement,
+    symmetric: bool,
 }
 
 struct Call {
@@ -148,7 +149,7 @@ impl TaskGraph {
     }
 
     fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
-        self.tensors.push(Declared { name, kind, element, shape, placement: Placement::Replicated });
+        self.tensors.push(Declared { name, kind, element, shape, placement: Placement::Replicated, symmetric: false });
         Node { index: self.tensors.len() - 1, graph: self.id }
     }
 
@@ -316,6 +317,9 @@ impl TaskGraph {
         for n in order {
             let tensor = &self.tensors[n];
             views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, tensor.placement)?;
+            if tensor.symmetric {
+                graph.symmetric(views[n]);
+            }
         }
         for call in &self.calls {
             let own = call.task.own();

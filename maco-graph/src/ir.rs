@@ -19,6 +19,8 @@ pub struct Graph {
     pub calls: Vec<Call>,
     /// Calls that wait for other ranks beside others.
     pub overlaps: Vec<Overlap>,
+    /// Tensors that are marked symmetric, by their positions: they lie where other ranks store.
+    pub symmetric: Vec<u32>,
 }
 
 /// Tasks of `comm` that wait for other ranks come between tasks of `compute` in the workers' lists, so that workers compute while tiles travel.

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use maco_graph::ir::{Call, Graph, ScalarSource, Tensor, View};
 use maco_graph::plan::Schedule;
-use maco_graph::spec::{Access, Collective, Param, Placement, Planes, Via};
+use maco_graph::spec::{Access, Channel, Collective, Param, Placement, Planes, Via};
 
 use crate::communicator::Communicator;
 use crate::device::Device;
@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::peer_access;
 use crate::plan_core::PlanCore;
 use crate::program::Program;
+
+/// Elements that a rank stores at once in another one's memory.
+const BLOCK: u64 = 8;
 
 /// Every rank makes its plan, or none has one. In three steps: graph, what `plan` makes of it, and what `load` makes of that, which may make calls of all ranks. `plan` is told
 /// whether kernels of all ranks can exchange tiles.
@@ -75,6 +78,9 @@ pub(crate) fn check_communicator(graph: &Graph, communicator: Option<&Communicat
 /// Refuses what these ranks cannot run together.
 pub(crate) fn check(graph: &Graph, ranks: u32) -> Result<(), Error> {
     for (number, call) in graph.calls.iter().enumerate() {
+        if call.task.collective() == Some(Collective::Channel(Channel::Symmetric)) {
+            check_symmetric(graph, number, call, ranks)?;
+        }
         let Some(planes) = call.task.collective().and_then(Collective::planes) else { continue };
         let tensors = call.task.params.iter().filter_map(|param| if let Param::Tensor(tensor) = param { Some(tensor) } else { None });
         for (view, param) in call.operands.iter().zip(tensors) {
@@ -90,6 +96,31 @@ pub(crate) fn check(graph: &Graph, ranks: u32) -> Result<(), Error> {
                 let help = "give the first axis of the tensor as many elements as there are ranks: `communicator.ranks()`";
                 return Err(refused(graph, ranks, what, help));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses results that other ranks cannot store.
+fn check_symmetric(graph: &Graph, number: usize, call: &Call, ranks: u32) -> Result<(), Error> {
+    let tensors = call.task.params.iter().filter_map(|param| if let Param::Tensor(tensor) = param { Some(tensor) } else { None });
+    let written = call.operands.iter().zip(tensors).filter(|(_, param)| param.access.writes());
+    for (view, _) in written {
+        let Some(tensor) = graph.tensors.get(view.tensor as usize) else { continue };
+        let task = call.task.name;
+        if !graph.symmetric.contains(&view.tensor) {
+            let what = format!("`{task}` (call #{number}) has other ranks store `{}`, which is not symmetric", tensor.name);
+            let help = "mark it: `#[symmetric]` before a parameter, `temp::<..>().symmetric()`, or `graph.symmetric(node)`";
+            return Err(refused(graph, ranks, what, help));
+        }
+        let last = tensor.shape.len().saturating_sub(1) as u8;
+        let whole = view.axes.last().is_some_and(|axis| axis.axis == last && axis.step == 1 && axis.extent.is_multiple_of(BLOCK))
+            && view.offset.last().is_some_and(|offset| offset.is_multiple_of(BLOCK))
+            && view.axes.iter().filter(|axis| axis.axis == last).count() == 1;
+        if !whole {
+            let what = format!("`{task}` (call #{number}) has other ranks store `{}`, whose columns are no blocks of {BLOCK}", tensor.name);
+            let help = "give it columns in multiples of 8, along its last axis: ranks store so many elements at once";
+            return Err(refused(graph, ranks, what, help));
         }
     }
     Ok(())
@@ -114,7 +145,8 @@ fn refused(graph: &Graph, ranks: u32, what: String, help: &'static str) -> Error
     Error::Collectives { megakernel: graph.name.as_str().into(), what: what.into(), ranks, help }
 }
 
-/// Of a plan with collectives: the order of all tasks, since a task that waits for other ranks holds its worker.
+/// Of a plan with collectives: the order of the tasks that exchange tiles, since a task that waits for other ranks holds its worker. Other tasks may come in another order on each
+/// rank.
 fn planned(core: &PlanCore) -> Vec<String> {
     let plan = &core.plan;
     if core.lowered.messages.is_empty() && core.lowered.messages.nccl.is_empty() {
@@ -127,10 +159,11 @@ fn planned(core: &PlanCore) -> Vec<String> {
         let way = plan.exchange(number).map_or_else(String::new, |way| format!(", {way}"));
         format!("call #{number}: tiles of {:?}, {:?} of them{way}", call.tile, call.grid)
     }));
-    // Lists are long, and what differs in them is nothing that somebody wrote.
+    // They are many, and what differs in them is nothing that somebody wrote.
     let mut hash = DefaultHasher::new();
-    (&plan.lists.order, &plan.lists.starts, &plan.lists.drains).hash(&mut hash);
-    lines.push(format!("lists of tasks: {:016x}", hash.finish()));
+    plan.exchanges().for_each(|task| task.hash(&mut hash));
+    plan.lists.drains.hash(&mut hash);
+    lines.push(format!("order of exchanges: {:016x}", hash.finish()));
     lines
 }
 
@@ -139,7 +172,8 @@ fn lines(program: &Program) -> Vec<String> {
     let graph = &program.graph;
     let own = format!("MACO {}", env!("CARGO_PKG_VERSION"));
     let code = program.embedded.modules.iter().map(|module| format!("device code for {}: {:016x}", module.target, module.hash));
-    let tensors = graph.tensors.iter().map(tensor);
+    let symmetric = |n: usize| if graph.symmetric.contains(&(n as u32)) { ", symmetric" } else { "" };
+    let tensors = graph.tensors.iter().enumerate().map(|(n, of)| tensor(of) + symmetric(n));
     let scalars = graph.scalars.iter().map(|scalar| format!("scalar {}", scalar.name));
     let calls = graph.calls.iter().enumerate().map(|(number, call)| format!("call #{number}: {}", called(graph, call)));
     let overlaps = graph.overlaps.iter().map(|overlap| format!("overlap: {overlap:?}"));

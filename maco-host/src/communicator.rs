@@ -14,6 +14,7 @@ use crate::gpu::NcclCommunicators;
 use crate::lean::LeanStates;
 use crate::options::deadline_ns;
 use crate::peer_access::PeerAccess;
+use crate::tensor::{IntoShape, Tensor, TensorElement};
 
 /// How long ranks wait for each other where nothing else is said; `MACO_DEADLINE_SCALE` multiplies it. They start one after another.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -137,6 +138,16 @@ impl Communicator {
     /// be shared, MACO0045 for too little memory. The ranks may go on and call it again.
     pub fn symmetric(&self, device: &Device, bytes: usize) -> Result<SymmetricMemory, Error> {
         SymmetricMemory::new(self.0.group.clone(), device, bytes)
+    }
+
+    /// A tensor of zeros where other ranks may store: for parameters that are marked `#[symmetric]`. It lies in the memory that the plans' messages have
+    /// ([`Communicator::set_message_memory`]), and is a tensor like any other besides. All ranks call it, with the same element and shape; what one has dropped is used again when
+    /// all have.
+    ///
+    /// # Errors
+    /// MACO0037 for a bad shape; MACO0100 when there is no room, MACO0097 when ranks differ, MACO0096 when a GPU fails, MACO0095 when a rank does not come; the same on every rank.
+    pub fn symmetric_tensor<E: TensorElement>(&self, device: &Device, shape: impl IntoShape) -> Result<Tensor<E>, Error> {
+        Tensor::symmetric(self, device, shape)
     }
 
     /// How many bytes of each rank's symmetric memory are for the messages of all plans together, 64 MiB if it is not set: as many as tensors that ranks exchange have, for

@@ -32,6 +32,7 @@ pub struct PlanOptions {
     pub(crate) prologues: bool,
     pub(crate) share_temps: bool,
     pub(crate) push_tiles: bool,
+    pub(crate) own_share: bool,
     pub(crate) via: Via,
     pub(crate) choose_nccl: bool,
     pub(crate) comm_sms: u32,
@@ -57,6 +58,7 @@ impl Default for PlanOptions {
             prologues: true,
             share_temps: true,
             push_tiles: true,
+            own_share: true,
             via: Via::Automatic,
             choose_nccl: true,
             comm_sms: 8,
@@ -187,6 +189,14 @@ impl PlanOptions {
     #[must_use]
     pub fn push_tiles(mut self, push_tiles: bool) -> PlanOptions {
         self.push_tiles = push_tiles;
+        self
+    }
+
+    /// Whether GEMMs of what ranks exchange begin at a share that depends on the rank: with the tiles of the next rank, where a tile belongs to one, and at the own part of what was
+    /// gathered. With `false` all ranks make tiles in the same order, for comparison; results have the same bits. All ranks say the same.
+    #[must_use]
+    pub fn own_share(mut self, own_share: bool) -> PlanOptions {
+        self.own_share = own_share;
         self
     }
 

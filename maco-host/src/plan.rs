@@ -148,6 +148,8 @@ impl Plan {
             fuse_prologues: options.prologues,
             fuse_elementwise: program.fuse_elementwise,
             share_temps: options.share_temps,
+            rank: options.communicator.as_ref().map_or(0, Communicator::rank),
+            own_share: options.own_share,
             push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
             ..planned_by
         };

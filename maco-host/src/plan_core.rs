@@ -205,6 +205,9 @@ impl PlanCore {
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
+        if let Some(exchange) = &self.exchange {
+            exchange.check_symmetric(&self.plan.graph, arguments)?;
+        }
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
         let mut messages = self.exchange.as_ref().map_or(MessagePlaces::default(), |exchange| exchange.places());
         messages.gates = self.beside.as_ref().map_or(0, |beside| beside.gates());

@@ -36,6 +36,9 @@ impl Display for Plan {
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
             }
+            if let Some((first, count)) = planned.first_share() {
+                write!(f, "  from share {first} of {count}")?;
+            }
             if rounds_to_tf32(call) {
                 write!(f, "  in tf32")?;
             }

@@ -57,6 +57,9 @@ struct CallJson<'a> {
     way: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'static str>,
+    /// Of [`super::PlannedCall::order`]: which share of how many comes first, if it begins elsewhere on each rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_share: Option<[u32; 2]>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -162,6 +165,7 @@ impl Plan {
             pushed_by: planned.pushed_by,
             way: planned.way.map(|way| way.via.name()),
             why: planned.way.map(|way| way.why.name()),
+            first_share: planned.first_share().map(|(first, count)| [first, count]),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

@@ -8,7 +8,8 @@
 //! - `region` turns signatures into boxes of tensor coordinates;
 //! - `dependencies` finds which call must wait for which;
 //! - `counter_groups` cuts the tensors into groups of tiles that share a counter;
-//! - `schedule` orders calls and tiles;
+//! - `schedule` orders calls, `tile_order` the tiles of each;
+//! - `own_share` has GEMMs begin at a share that depends on the rank;
 //! - `events` writes the waits and signals of every task;
 //! - `in_band_flags` finds the edges whose elements carry their own flags;
 //! - `pushed_tiles` finds the GEMMs that send their tiles to other ranks themselves;
@@ -45,6 +46,7 @@ mod options;
 #[doc(hidden)]
 pub mod oracle;
 mod overlaps;
+mod own_share;
 pub mod prologue_fusion;
 mod pushed_tiles;
 mod region;
@@ -52,8 +54,10 @@ mod schedule;
 mod scheduler_partition;
 mod split_k;
 mod temps;
+mod tile_order;
 mod tile_selection;
 mod verify;
+mod waits;
 mod ways;
 mod worker_edges;
 mod workload;
@@ -71,7 +75,9 @@ pub use lists::{Entry, Lists, Schedule};
 pub use options::{CallShape, Options};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
+pub use tile_order::{Shares, TileOrder};
 pub use verify::Defect;
+pub use waits::{NamedWait, Wait};
 pub use ways::{Way, WayLine, Why, uses_nccl};
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
@@ -178,6 +184,8 @@ pub struct PlannedCall {
     pub nccl: bool,
     /// Of a collective: which way its tiles go, and who chose it. None of a user's own exchange.
     pub way: Option<Way>,
+    /// The order of its tiles: that of its tasks. Of several ranks it may begin elsewhere on each.
+    pub order: TileOrder,
 }
 
 impl PlannedCall {
@@ -228,45 +236,6 @@ pub struct TaskNode {
     pub first_signal: u32,
     /// How many.
     pub signals: u16,
-}
-
-/// Wait until a counter holds at least `need` signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// Which counter.
-    pub counter: u32,
-    /// Signals it gets in one launch.
-    pub need: u32,
-}
-
-/// Every task of a call waits for the rows of a tensor that indices in another tensor select.
-///
-/// An element `e` names row `e` of the view if that is below `limit`, and the wait is for counter
-/// `counters.start + (first + e) / size`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedWait {
-    /// The call.
-    pub call: u32,
-    /// Which tensor parameter holds the row indices.
-    pub operand: u32,
-    /// Whether no task writes the indices.
-    pub known: bool,
-    /// Whether the index tensor has rank 1: a tile is then a range of its elements, else of its rows.
-    pub flat: bool,
-    /// Grid axis along which its tiles lie; none when every task reads all of it.
-    pub axis: Option<u8>,
-    /// Size of a tile along that axis.
-    pub rows: u32,
-    /// Counters of all rows.
-    pub counters: Range<u32>,
-    /// Rows per counter.
-    pub size: u32,
-    /// Rows of the view.
-    pub limit: u32,
-    /// Signals that every one of the counters gets.
-    pub need: u32,
-    /// Row of the first counter's first row at which the view begins.
-    pub first: u32,
 }
 
 /// Why a later access waits for an earlier one.
@@ -377,11 +346,12 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         calls.push(planned);
         choices.push(choice);
     }
-    nccl_chunks::order_producers(&graph, &calls, &mut choices, &mut regions);
+    nccl_chunks::order_producers(&graph, &mut calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
     overlaps::check(&candidate.graph, &candidate.found.relations)?;
     let temps = temps::assign(&mut candidate, options)?;
-    let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
+    let CandidatePlan { graph, mut calls, found, order, mut events, .. } = candidate;
+    own_share::begin(&graph, &mut calls, &mut events, options);
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() => {

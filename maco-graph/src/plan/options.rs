@@ -37,6 +37,10 @@ pub struct Options {
     pub push_tiles: bool,
     /// How many ranks there are.
     pub ranks: u32,
+    /// Which of them this is.
+    pub rank: u32,
+    /// Whether GEMMs of what ranks exchange begin at a share that depends on the rank: see [`super::PlannedCall::order`]. All ranks say the same.
+    pub own_share: bool,
     /// The way of each collective that does not say its own and has this one: see [`Way`].
     pub via: Via,
     /// Whether NCCL can run beside the kernel: then what goes its way has chunks for it ([`PlannedCall::nccl`](super::PlannedCall::nccl)).
@@ -66,6 +70,8 @@ impl Options {
             share_temps: true,
             push_tiles: false,
             ranks: 1,
+            rank: 0,
+            own_share: true,
             via: Via::Automatic,
             nccl: false,
             peers: true,

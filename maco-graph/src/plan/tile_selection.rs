@@ -15,8 +15,8 @@ use maco_abi::{AXES, CHUNK, PARTIAL_BYTES, ROW_BYTES};
 
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
-use super::schedule::ROWS;
 use super::split_k::SplitK;
+use super::tile_order::TileOrder;
 use super::ways::Way;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
@@ -53,9 +53,8 @@ pub(super) struct Choice {
     pub nccl: bool,
     /// See [`PlannedCall::way`].
     pub way: Option<Way>,
-    /// Least rows of tiles of the last groups of the order ([`super::schedule::for_each_tile`]): those that chunks for NCCL have, so that little is left to exchange when the
-    /// last tile is made.
-    pub last_rows: u32,
+    /// The order of its tiles.
+    pub order: TileOrder,
 }
 
 impl Choice {
@@ -93,6 +92,7 @@ impl Choice {
             pushed_by: None,
             nccl: self.nccl,
             way: self.way,
+            order: self.order,
         }
     }
 }
@@ -258,7 +258,7 @@ impl Chooser {
             split_k: SplitK::ONE,
             nccl: false,
             way: None,
-            last_rows: ROWS,
+            order: TileOrder::GROUPS,
         };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];

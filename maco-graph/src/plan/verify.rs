@@ -7,7 +7,7 @@
 //! [`super::temps`].
 
 use super::region::tensor_of;
-use super::{Hazard, Plan, Relation, Schedule};
+use super::{Hazard, Plan, Relation, Schedule, own_share};
 use crate::ir::TensorKind;
 
 /// What is wrong with a plan.
@@ -19,6 +19,12 @@ pub enum Defect {
     Grid {
         /// Index of the call.
         call: u32,
+    },
+    /// The tasks of a call are not in the order of its tiles that the plan says.
+    #[error("task {task} is not the one of its tile in the order of tiles")]
+    TileOrder {
+        /// Index of the task.
+        task: u32,
     },
     /// A task's waits or signals do not follow those of the task before.
     #[error("the waits and signals of task {task} do not follow those of the task before")]
@@ -204,7 +210,7 @@ impl Plan {
                 return Err(defect);
             }
             // Every part of every tile: the task of an unsplit tile counts as all its parts.
-            let mut seen = Bits::new((tiles * u64::from(call.parts)) as usize);
+            let (mut seen, grid) = (Bits::new((tiles * u64::from(call.parts)) as usize), own_share::grid(call));
             for (n, task) in (0..).zip(tasks) {
                 let mut position = 0u64;
                 for (&tiles, &coord) in call.grid.iter().zip(&task.coord) {
@@ -213,12 +219,15 @@ impl Plan {
                     }
                     position = position * u64::from(tiles) + u64::from(coord);
                 }
-                let parts = call.tile_of(n).1;
+                let (place, parts) = call.tile_of(n);
                 let beyond = task.part >= parts || task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
                 let first = position * u64::from(call.parts) + u64::from(task.part);
                 let made = if parts == call.parts { 1 } else { u64::from(call.parts) };
                 if task.call != index as u32 || beyond || !(first..first + made).all(|part| seen.insert(part as usize)) {
                     return Err(defect);
+                }
+                if call.order.tile(grid, place) != task.coord {
+                    return Err(Defect::TileOrder { task: call.tasks.start + n });
                 }
             }
         }
