@@ -19,7 +19,7 @@ impl TaskGraph {
     /// let part = graph.linear(x, up);
     /// graph.partial(part, Reduced::Sum);
     /// let gates = graph.linear(x, gate);
-    /// let sums = graph.phase(|phase| phase.all_reduce(part)).depends_on(&[gates]);
+    /// let sums = graph.phase(|phase| phase.all_reduce(part)).depends_on([gates]);
     /// graph.output(sums.result, "sum");
     /// ```
     ///

@@ -48,7 +48,7 @@ pub fn by_phase(graph: &mut TaskGraph, _: &Device, [x, up, h, gate]: [Node; 4]) 
     let part = graph.linear(x, up);
     graph.partial(part, Reduced::Sum);
     let gates = graph.linear(h, gate);
-    let first = graph.phase(|phase| phase.all_reduce(part)).depends_on(&[gates]);
+    let first = graph.phase(|phase| phase.all_reduce(part)).depends_on([gates]);
 
     let again = graph.linear(x, up);
     graph.partial(again, Reduced::Sum);

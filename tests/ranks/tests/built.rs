@@ -197,7 +197,7 @@ fn hidden(ranks: u32, rows: u64, how: How) -> Vec<(Vec<f32>, Vec<f32>, String)> 
                 let part = graph.linear(x, w);
                 graph.partial(part, Reduced::Sum);
                 let twice = add(&mut graph, residual, residual, rows);
-                let first = graph.phase(|phase| phase.all_reduce(part)).depends_on(&[twice]);
+                let first = graph.phase(|phase| phase.all_reduce(part)).depends_on([twice]);
                 let again = graph.linear(x, w);
                 graph.partial(again, Reduced::Sum);
                 let second = graph.phase(|phase| phase.all_reduce(again)).depends_on((&first, twice));

@@ -53,7 +53,7 @@ fn by_phase(graph: &mut TaskGraph, _: &World, [x, w, h, v]: [Node; 4]) -> [Node;
     let part = graph.linear(x, w);
     graph.partial(part, Reduced::Sum);
     let first = graph.linear(h, v);
-    let sum = graph.phase(|phase| phase.all_reduce(part)).depends_on(&[first]).result;
+    let sum = graph.phase(|phase| phase.all_reduce(part)).depends_on([first]).result;
     let other = graph.linear(h, v);
     graph.overlap(&[other], &[sum]).auto_waves();
     graph.output(first, "first");
