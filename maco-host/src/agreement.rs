@@ -177,7 +177,8 @@ fn lines(program: &Program) -> Vec<String> {
     let scalars = graph.scalars.iter().map(|scalar| format!("scalar {}", scalar.name));
     let calls = graph.calls.iter().enumerate().map(|(number, call)| format!("call #{number}: {}", called(graph, call)));
     let overlaps = graph.overlaps.iter().map(|overlap| format!("overlap: {overlap:?}"));
-    [own].into_iter().chain(tensors).chain(scalars).chain(calls).chain(overlaps).chain(code).collect()
+    let phases = graph.phases.iter().map(|phase| format!("phase: {phase:?}"));
+    [own].into_iter().chain(tensors).chain(scalars).chain(calls).chain(overlaps).chain(phases).chain(code).collect()
 }
 
 fn tensor(tensor: &Tensor) -> String {

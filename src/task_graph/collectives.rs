@@ -27,7 +27,8 @@ impl TaskGraph {
 
     fn place(&mut self, node: Node, placement: Placement, by: &str) {
         if self.owns(node, by) {
-            self.tensors[node.index].placement = placement;
+            let whole = self.whole(node.index);
+            self.tensors[whole].placement = placement;
         }
     }
 

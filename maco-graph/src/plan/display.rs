@@ -62,6 +62,9 @@ impl Display for Plan {
             let waves = overlap.waves.map_or_else(String::new, |waves| format!(", in {waves} waves"));
             writeln!(f, "  {} beside {}{waves}", numbers(&overlap.comm), numbers(&overlap.compute))?;
         }
+        for phase in &self.graph.phases {
+            writeln!(f, "  {} behind {}", numbers(&phase.comm), numbers(&phase.behind))?;
+        }
         for relation in &self.relations {
             writeln!(
                 f,

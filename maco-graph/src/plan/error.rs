@@ -358,6 +358,17 @@ pub enum PlanError {
         /// What is wrong.
         why: &'static str,
     },
+    /// A phase that cannot begin where it is to.
+    #[error(
+        "MACO0018: {site} cannot be in a phase that depends on what it was given: {why}\n  \
+         = help: build collectives in the phase, and name what calls before it make"
+    )]
+    Phase {
+        /// The call in the phase.
+        site: Site,
+        /// What is wrong.
+        why: Box<str>,
+    },
     /// A view that reaches past its tensor.
     #[error(
         "MACO0025: the view of `{tensor}` passed to {site} as `{param}` ends at {end} along axis {axis}, past its extent of {extent}\n  \
@@ -454,7 +465,8 @@ impl PlanError {
             | PlanError::Split { .. }
             | PlanError::Via { .. }
             | PlanError::Chunks { .. }
-            | PlanError::Overlap { .. } => 18,
+            | PlanError::Overlap { .. }
+            | PlanError::Phase { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,

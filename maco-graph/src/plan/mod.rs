@@ -6,7 +6,7 @@
 //! - `ways` has what is asked of the way of each collective, by call, options and table;
 //! - `tile_selection` chooses the tile and the split-K of every call, by a cost model;
 //! - `region` turns signatures into boxes of tensor coordinates;
-//! - `dependencies` finds which call must wait for which;
+//! - `dependencies` finds which call must wait for which, and `phases` which the graph says;
 //! - `counter_groups` cuts the tensors into groups of tiles that share a counter;
 //! - `schedule` orders calls, `tile_order` the tiles of each;
 //! - `own_share` has GEMMs begin at a share that depends on the rank;
@@ -47,9 +47,11 @@ mod options;
 pub mod oracle;
 mod overlaps;
 mod own_share;
+mod phases;
 pub mod prologue_fusion;
 mod pushed_tiles;
 mod region;
+mod relation;
 mod schedule;
 mod scheduler_partition;
 mod split_k;
@@ -62,7 +64,6 @@ mod ways;
 mod worker_edges;
 mod workload;
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
@@ -73,6 +74,7 @@ pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
 pub use options::{CallShape, Options};
+pub use relation::{Hazard, Relation};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
 pub use tile_order::{Shares, TileOrder};
@@ -238,60 +240,6 @@ pub struct TaskNode {
     pub signals: u16,
 }
 
-/// Why a later access waits for an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hazard {
-    /// Read after write.
-    Raw,
-    /// Write after read.
-    War,
-    /// Write after write.
-    Waw,
-}
-
-impl Hazard {
-    /// In words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Hazard::Raw => "read after write",
-            Hazard::War => "write after read",
-            Hazard::Waw => "write after write",
-        }
-    }
-}
-
-impl fmt::Display for Hazard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// One call's access to a tensor waits for an earlier call's, tile by tile.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relation {
-    /// Index into the graph's tensors.
-    pub tensor: u32,
-    /// Earlier call.
-    pub producer: u32,
-    /// Which of its tensor parameters.
-    pub producer_operand: u32,
-    /// Later call.
-    pub consumer: u32,
-    /// Which of its tensor parameters.
-    pub consumer_operand: u32,
-    /// Why.
-    pub hazard: Hazard,
-    /// Counters the producer's tiles fill; shared by all relations that cut the producer's region alike.
-    pub counters: Range<u32>,
-    /// Waits of the consumer's tasks that come from it.
-    pub waits: u32,
-    /// Pairs of tasks it orders directly: the needs of those waits summed.
-    pub edges: u64,
-    /// In-band flags: each element is stored together with a flag, which the consumer's tasks poll. They do not wait for these counters before
-    /// they begin. Such an edge acquires nothing but the elements, so no other ordering follows from it.
-    pub in_band: bool,
-}
-
 /// Plans `graph`: tiles, dependencies, counters, order and lists, verified.
 ///
 /// # Errors
@@ -318,6 +266,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         }
     }
     check::tensors(&graph)?;
+    phases::check(&graph)?;
     let mut calls = Vec::with_capacity(graph.calls.len());
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut choices = Vec::with_capacity(graph.calls.len());
@@ -331,7 +280,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         let mut choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
+        // A GEMM would send before the phase may begin.
         if options.push_tiles
+            && phases::behind(&graph, index as u32).is_empty()
             && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
             (pushed_by, choice.split_k) = (Some(gemm), tasks);

@@ -119,6 +119,14 @@ pub enum Defect {
         /// Index of the call.
         call: u32,
     },
+    /// A task of a phase that does not wait for all tasks of a call that it depends on.
+    #[error("call #{call} may begin before call #{before} has ended, which its phase depends on")]
+    Phase {
+        /// The call in the phase.
+        call: u32,
+        /// The call before.
+        before: u32,
+    },
     /// A temp that lies outside the memory of temps, or outside the part that in-band flags have of it.
     #[error("temp #{tensor} lies outside the memory that temps have")]
     TempOutside {
@@ -156,6 +164,7 @@ impl Plan {
         if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.pushed_tiles_hold(call)) {
             return Err(Defect::PushedTiles { call });
         }
+        self.verify_phases()?;
         self.verify_lists()?;
         self.verify_temps()
     }
