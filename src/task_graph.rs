@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use maco_device::{bf16, f16};
 use maco_graph::plan;
-use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
-use maco_host::{Arguments, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
+use maco_graph::spec::{Argument, CallOptions, CallOverlap, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
+use maco_host::{
+    Arguments, Context, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement,
+};
 
 use crate::tasks;
 use overlap::Beside;
@@ -102,6 +104,7 @@ struct Call {
     drain: bool,
     priority: i32,
     via: Via,
+    overlap: CallOverlap,
 }
 
 /// A graph of tasks in program order, built at run time.
@@ -254,7 +257,16 @@ impl TaskGraph {
                 self.owns(node, &format!("call `{}`", task.name));
             }
         }
-        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false, priority: 0, via: Via::Automatic });
+        self.calls.push(Call {
+            task,
+            arguments,
+            tile: None,
+            split: None,
+            drain: false,
+            priority: 0,
+            via: Via::Automatic,
+            overlap: CallOverlap::NONE,
+        });
     }
 
     /// Forces the tile of the latest call.
@@ -303,6 +315,14 @@ impl TaskGraph {
         Ok(CompiledGraph { plan, inputs, outputs })
     }
 
+    /// As [`TaskGraph::compile`], for the device and the ranks of `context`, by its choices.
+    ///
+    /// # Errors
+    /// As for [`TaskGraph::compile`].
+    pub fn compile_in(self, context: &Context) -> Result<CompiledGraph, Error> {
+        self.compile_with(context.device(), &context.options())
+    }
+
     fn program(&self) -> Result<Program, Error> {
         let mut graph = Owned::new();
         // Parameters first, then temps: the order of a megakernel.
@@ -342,6 +362,7 @@ impl TaskGraph {
                 drain: call.drain,
                 priority: call.priority,
                 via: call.via,
+                overlap: call.overlap,
                 ..CallOptions::default()
             };
             graph.call(task, *slot, &arguments, options)?;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use maco_graph::plan::{self as graph_plan, Memory, Options, Schedule};
-use maco_graph::spec::{Placement, Via};
+use maco_graph::plan::{self as graph_plan, Memory, Options};
+use maco_graph::spec::Placement;
 
 use crate::agreement;
 use crate::arguments::Arguments;
@@ -24,6 +24,7 @@ use crate::profile::record::Shape;
 use crate::profile::{Profile, RankProfiles};
 use crate::program::Program;
 use crate::report::Report;
+use crate::sm_config::{Resolved, SmConfig};
 use crate::tuning;
 
 /// A megakernel planned for one device and one set of sizes. Cloning gives the same plan.
@@ -75,40 +76,22 @@ impl Plan {
         match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
             None => {
                 let program = program()?;
-                Plan::load(device, &program, Plan::core(device, &program, options)?, None)
+                Plan::load(device, &program, Plan::core(device, &program, options)?, None)?.beginning(options)
             }
             Some(communicator) => agreement::together(
                 communicator,
                 name,
                 program(),
                 |program| Plan::core(device, program, options),
-                |program, core| Plan::load(device, program, core, Some(communicator)),
+                |program, core| Plan::load(device, program, core, Some(communicator))?.beginning(options),
             ),
         }
     }
 
     /// What this rank plans.
     fn core(device: &Device, program: &Program, options: &PlanOptions) -> Result<PlanCore, Error> {
-        let max = device.workers();
-        let by_attribute = match program.schedulers.unwrap_or(0) {
-            0 => Schedule::Static,
-            schedulers => Schedule::Schedulers(schedulers),
-        };
-        let schedule = options.schedule.unwrap_or(by_attribute);
-        // A scheduler CTA takes a multiprocessor; on a CPU a scheduler is one more thread.
-        let ctas = match schedule {
-            Schedule::Schedulers(schedulers) if device.is_gpu() => schedulers,
-            _ => 0,
-        };
         let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
-        let nccl = device.is_gpu() && ranks > 1;
-        // NCCL's kernels run beside the workers.
-        let lent = if nccl && program.graph.calls.iter().any(|call| call.via == Via::Nccl) { options.comm_sms } else { 0 };
-        let taken = ctas.saturating_add(lent);
-        let workers = options.workers.or(program.workers).unwrap_or(max.saturating_sub(taken).max(1));
-        if workers.saturating_add(taken) > max {
-            return Err(Error::Workers { found: workers, schedulers: taken, max, device: device.to_string().into() });
-        }
+        let Resolved { schedule, workers, comm_sms, ranges } = SmConfig::resolve(device, program, options, ranks)?;
         let mut graph = program.graph.clone();
         if graph.name.is_empty() {
             graph.name = program.name.into();
@@ -159,7 +142,9 @@ impl Plan {
                 share_temps: options.share_temps,
                 ranks,
                 via: options.via,
-                nccl,
+                nccl: device.is_gpu() && ranks > 1,
+                overlap: options.overlap,
+                ranges,
                 push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
             },
         )?;
@@ -170,7 +155,18 @@ impl Plan {
             (None, Some(communicator)) if waits_for_ranks => communicator.deadline().as_nanos() as u64,
             (deadline, _) => deadline_ns(deadline.unwrap_or(DEADLINE))?,
         };
-        PlanCore::new(device.clone(), planned, deadline_ns, options)
+        PlanCore::new(device.clone(), planned, deadline_ns, comm_sms, options)
+    }
+
+    /// As its first launch finds it.
+    fn beginning(self, options: &PlanOptions) -> Result<Plan, Error> {
+        if options.debug {
+            self.fill_temporaries(u8::MAX)?;
+        }
+        if options.profile {
+            self.profile(true)?;
+        }
+        Ok(self)
     }
 
     /// Loads it. With a communicator all ranks do.
