@@ -26,7 +26,7 @@ use crate::sm_config::SmConfig;
 #[derive(Clone)]
 pub struct Context {
     device: Device,
-    communicator: Option<Communicator>,
+    communicator: Communicator,
     settings: Settings,
 }
 
@@ -36,7 +36,7 @@ impl Context {
     /// # Errors
     /// MACO0058 for a variable that is wrong, and what [`Device::gpu`] returns for the backend [`Backend::Gpu`].
     pub fn new(settings: Settings) -> Result<Context, Error> {
-        Context::of(settings, None)
+        Context::of_ranks(&Communicator::single(), settings)
     }
 
     /// The rank that `communicator` is, with a device of its own: the GPU of its number on the host, or its share of the CPU's threads. All ranks call it with equal settings.
@@ -45,23 +45,9 @@ impl Context {
     /// Those of [`Context::new`], MACO0100 where plans of the communicator have made their memory already and [`Settings::buffer_size`] is set, MACO0059 for a deadline out of
     /// range.
     pub fn of_ranks(communicator: &Communicator, settings: Settings) -> Result<Context, Error> {
-        Context::of(settings, Some(communicator.clone()))
-    }
-
-    /// By the environment alone: the rank of a job that a launcher has started ([`Communicator::from_env`]), else one rank.
-    ///
-    /// # Errors
-    /// Those of [`Communicator::from_env`] and [`Context::of_ranks`].
-    pub fn from_env() -> Result<Context, Error> {
-        let communicator = if Communicator::is_launched() { Some(Communicator::from_env()?) } else { None };
-        Context::of(Settings::new(), communicator)
-    }
-
-    fn of(settings: Settings, communicator: Option<Communicator>) -> Result<Context, Error> {
         let settings = settings.or_environment()?;
-        let (local_rank, local_ranks) =
-            communicator.as_ref().map_or((0, 1), |communicator| (communicator.local_rank(), communicator.local_ranks()));
-        let several = communicator.as_ref().is_some_and(|communicator| communicator.ranks() > 1);
+        let (local_rank, local_ranks) = (communicator.local_rank(), communicator.local_ranks());
+        let several = communicator.ranks() > 1;
         let device = match settings.backend.unwrap_or_default() {
             Backend::Automatic => Device::best_at(local_rank)?,
             Backend::Gpu => Device::gpu(local_rank)?,
@@ -78,11 +64,18 @@ impl Context {
         if let Some(bytes) = settings.pinned_memory {
             device.set_pinned_memory(bytes);
         }
-        if let Some(communicator) = &communicator {
-            settings.buffer_size.map_or(Ok(()), |bytes| communicator.set_message_memory(bytes))?;
-            settings.deadline.map_or(Ok(()), |deadline| communicator.set_deadline(deadline))?;
-        }
-        Ok(Context { device, communicator, settings })
+        settings.buffer_size.map_or(Ok(()), |bytes| communicator.set_message_memory(bytes))?;
+        settings.deadline.map_or(Ok(()), |deadline| communicator.set_deadline(deadline))?;
+        Ok(Context { device, communicator: communicator.clone(), settings })
+    }
+
+    /// By the environment alone: the rank of a job that a launcher has started ([`Communicator::from_env`]), else one rank.
+    ///
+    /// # Errors
+    /// Those of [`Communicator::from_env`] and [`Context::of_ranks`].
+    pub fn from_env() -> Result<Context, Error> {
+        let communicator = if Communicator::is_launched() { Communicator::from_env()? } else { Communicator::single() };
+        Context::of_ranks(&communicator, Settings::new())
     }
 
     /// The device that plans are for.
@@ -90,19 +83,19 @@ impl Context {
         &self.device
     }
 
-    /// The ranks; none where the context was made without.
-    pub fn communicator(&self) -> Option<&Communicator> {
-        self.communicator.as_ref()
+    /// The ranks.
+    pub fn communicator(&self) -> &Communicator {
+        &self.communicator
     }
 
     /// How many ranks there are.
     pub fn world_size(&self) -> u32 {
-        self.communicator.as_ref().map_or(1, Communicator::ranks)
+        self.communicator.ranks()
     }
 
     /// Which of the ranks this is, from 0.
     pub fn rank(&self) -> u32 {
-        self.communicator.as_ref().map_or(0, Communicator::rank)
+        self.communicator.rank()
     }
 
     /// Multiprocessors that compute, where it is set: else any.
@@ -132,11 +125,14 @@ impl Context {
             (Some(compute), Some(comm)) => SmConfig::split(compute, comm),
             _ => SmConfig::automatic(),
         };
-        let mut options =
-            PlanOptions::new().sms(sms).overlap(self.overlap()).debug(debug.unwrap_or_default()).profile(profile.unwrap_or_default());
+        let mut options = PlanOptions::new()
+            .communicator(self.communicator.clone())
+            .sms(sms)
+            .overlap(self.overlap())
+            .debug(debug.unwrap_or_default())
+            .profile(profile.unwrap_or_default());
         options.schedule = policy;
         options.deadline = deadline;
-        options.communicator = self.communicator.clone();
         options.via = strategy.unwrap_or_default();
         // Of one of the two alone: so many workers, or so many multiprocessors of NCCL.
         options.workers = if comm_sms.is_none() { compute_sms } else { None };
@@ -160,9 +156,10 @@ mod tests {
         let context = Context::new(Settings::new().backend(Backend::Cpu).compute_sms(3).comm_sms(1).overlap(OverlapMode::Always)).unwrap();
         assert_eq!((context.device().workers(), context.device().is_gpu()), (4, false));
         assert_eq!((context.world_size(), context.rank(), context.compute_sms(), context.comm_sms()), (1, 0, Some(3), Some(1)));
-        assert_eq!(context.options(), PlanOptions::new().sms(SmConfig::split(3, 1)).overlap(OverlapMode::Always).comm_sms(1));
+        let alone = || PlanOptions::new().communicator(Communicator::single());
+        assert_eq!(context.options(), alone().sms(SmConfig::split(3, 1)).overlap(OverlapMode::Always).comm_sms(1));
         let plain = Context::new(Settings::new().backend(Backend::Cpu)).unwrap();
-        assert_eq!((plain.device(), plain.options()), (&Device::cpu(), PlanOptions::new()));
+        assert_eq!((plain.device(), plain.options()), (&Device::cpu(), alone()));
     }
 
     #[test]

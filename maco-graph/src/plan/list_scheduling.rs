@@ -190,6 +190,9 @@ impl<'a> Simulation<'a> {
     }
 }
 
+/// Tasks by level, of equals the first one in front.
+type ByLevel = BinaryHeap<(u64, Reverse<u32>)>;
+
 /// Greedy list scheduling. An idle worker takes the ready task with the longest path to the end. A task is ready on the worker of its last producer
 /// as soon as that has ended, on other workers a hop later.
 struct Greedy<'a> {
@@ -208,11 +211,11 @@ struct Greedy<'a> {
     /// What happens, the next thing first.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     /// Tasks that may begin anywhere, and those that may on one worker, by level.
-    anywhere: BinaryHeap<(u64, Reverse<u32>)>,
+    anywhere: ByLevel,
     /// Tasks that may begin on any worker of a range, by level.
-    within: Vec<(Range<u32>, BinaryHeap<(u64, Reverse<u32>)>)>,
+    within: Vec<(Range<u32>, ByLevel)>,
     ranges: &'a Ranges,
-    at_home: Vec<BinaryHeap<(u64, Reverse<u32>)>>,
+    at_home: Vec<ByLevel>,
     idle: BTreeSet<u32>,
     placed: Vec<(u32, u32)>,
 }
@@ -314,7 +317,7 @@ impl<'a> Greedy<'a> {
     /// The task that an idle worker should take.
     fn best(&mut self, worker: u32) -> Option<u32> {
         let taken = &self.taken;
-        let top = |heap: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+        let top = |heap: &mut ByLevel| {
             while heap.peek().is_some_and(|&(_, Reverse(task))| taken[task as usize]) {
                 heap.pop();
             }
@@ -343,7 +346,7 @@ impl<'a> Greedy<'a> {
     }
 
     /// Where a task stands that may begin on all of its workers.
-    fn heap(&mut self, task: u32) -> &mut BinaryHeap<(u64, Reverse<u32>)> {
+    fn heap(&mut self, task: u32) -> &mut ByLevel {
         let call = self.simulation.of.tasks[task as usize].call;
         if !self.ranges.confines(call) {
             return &mut self.anywhere;
