@@ -78,7 +78,7 @@ pub mod __private {
     pub use maco_device::Cpu;
     #[cfg(not(target_arch = "nvptx64"))]
     pub use maco_host::{
-        Arguments, Device, DeviceModule, Embedded, Error, Pending, Plan, PlanOptions, Program, Report, Stream, Tensor, TensorElement,
-        on_cpu,
+        Arguments, Context, Device, DeviceModule, Embedded, Error, Pending, Plan, PlanOptions, Program, Report, Stream, Tensor,
+        TensorElement, on_cpu,
     };
 }

@@ -13,8 +13,8 @@ mod pipeline;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use maco_graph::ir;
-use maco_graph::spec::{Argument, BuildError, CallOptions, Code, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
-use maco_host::{Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, TensorElement};
+use maco_graph::spec::{Argument, BuildError, CallOptions, CallOverlap, Code, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
+use maco_host::{Context, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, TensorElement};
 
 use crate::tasks;
 pub use compiled::{CompiledGraph, Outputs};
@@ -111,6 +111,7 @@ struct Call {
     drain: bool,
     priority: i32,
     via: Via,
+    overlap: CallOverlap,
 }
 
 /// A graph of tasks in program order, built at run time.
@@ -270,7 +271,16 @@ impl TaskGraph {
                 self.owns(node, &format!("call `{}`", task.name));
             }
         }
-        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false, priority: 0, via: Via::Automatic });
+        self.calls.push(Call {
+            task,
+            arguments,
+            tile: None,
+            split: None,
+            drain: false,
+            priority: 0,
+            via: Via::Automatic,
+            overlap: CallOverlap::NONE,
+        });
     }
 
     /// Forces the tile of the latest call.
@@ -319,6 +329,14 @@ impl TaskGraph {
         Ok(CompiledGraph { plan, inputs, outputs })
     }
 
+    /// As [`TaskGraph::compile`], for the device and the ranks of `context`, by its choices.
+    ///
+    /// # Errors
+    /// As for [`TaskGraph::compile`].
+    pub fn compile_in(self, context: &Context) -> Result<CompiledGraph, Error> {
+        self.compile_with(context.device(), &context.options())
+    }
+
     fn program(&self) -> Result<Program, Error> {
         let mut graph = Owned::new();
         // Parameters first, then temps: the order of a megakernel.
@@ -364,6 +382,7 @@ impl TaskGraph {
                 drain: call.drain,
                 priority: call.priority,
                 via: call.via,
+                overlap: call.overlap,
                 ..CallOptions::default()
             };
             graph.call(task, *slot, &arguments, options)?;

@@ -134,6 +134,10 @@ pub struct Call {
     pub drain: bool,
     /// `.via(TwoShot)`: how tiles of an all-reduce go to the other ranks.
     pub via: Via,
+    /// `.overlap_group("name")`: collectives of a group wait beside its other calls.
+    pub overlap_group: Option<String>,
+    /// `.overlap_next()`: a collective waits beside the call behind it.
+    pub overlap_next: bool,
 }
 
 impl Call {
@@ -151,6 +155,8 @@ impl Call {
             priority: 0,
             drain: false,
             via: Via::Automatic,
+            overlap_group: None,
+            overlap_next: false,
         }
     }
 }

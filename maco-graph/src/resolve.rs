@@ -220,6 +220,8 @@ impl Recording<'_> {
                 priority: row.priority,
                 drain: row.drain,
                 via: row.via,
+                overlap_group: row.overlap.group_name(),
+                overlap_next: row.overlap.next,
             });
         }
         coverage::check(&graph)?;

@@ -119,6 +119,7 @@ fn rounding(
         drain: false,
         via: maco_graph::spec::Via::Automatic,
         via_site: 15,
+        overlap: maco_graph::spec::CallOverlap::NONE,
     };
     recorder.call(task, &site, &arguments);
 }

@@ -3,7 +3,7 @@ mod plan_graphs;
 
 use maco_abi::ExchangeTask;
 use maco_graph::ir::{Graph, Overlap, TensorKind};
-use maco_graph::plan::{Options, Plan, plan};
+use maco_graph::plan::{Options, OverlapMode, Plan, plan};
 use maco_graph::spec::{Collective, Reduction, TaskKind, TaskSpec, Via};
 use plan_graphs::{ADD, Build, COLLECTIVE, STAGED_GEMM};
 
@@ -138,4 +138,55 @@ fn stages_of_a_pipeline_hide_the_ones_before() {
         assert!(before[1] < tasks / 2, "{before:?} of {tasks}: they were behind before");
         assert!(after[0] >= tasks / 8 && after[0] < tasks && after[1] == tasks, "{after:?} of {tasks}");
     }
+}
+
+/// Options of calls say the same as the graph.
+#[test]
+fn groups_and_the_next_call_overlap() {
+    let with = |change: &dyn Fn(&mut Graph), overlap: OverlapMode| {
+        let mut graph = graph(Via::OneShot, &[]);
+        change(&mut graph);
+        let options = Options { ranks: 2, overlap, split_k: false, ..Options::new(7) };
+        plan(graph, &options)
+    };
+    let grouped = |calls: &'static [usize]| {
+        move |graph: &mut Graph| calls.iter().for_each(|&call| graph.calls[call].overlap_group = Some("gates".into()))
+    };
+    let said = |change: &dyn Fn(&mut Graph)| with(change, OverlapMode::AsSaid).unwrap();
+    let given = planned(Via::OneShot, &[beside(None)]);
+    assert_ne!(given.lists, planned(Via::OneShot, &[]).lists);
+    let next: &dyn Fn(&mut Graph) = &|graph| graph.calls[1].overlap_next = true;
+    // A call of the group that makes what is summed up, or needs the sum, is none of those that it waits beside.
+    let group: &dyn Fn(&mut Graph) = &grouped(&[0, 1, 2, 3]);
+    for options in [next, group] {
+        let plan = said(options);
+        assert_eq!(plan.graph.overlaps, [beside(None)]);
+        assert_eq!(plan.lists, given.lists);
+    }
+    // Both, and what is said of the graph, stay.
+    let both = said(&|graph| {
+        grouped(&[1, 2])(graph);
+        graph.calls[1].overlap_next = true;
+        graph.overlaps = vec![beside(Some(1))];
+    });
+    assert_eq!(both.graph.overlaps, [beside(Some(1)), beside(None), beside(None)]);
+    let refused = |change: &dyn Fn(&mut Graph)| {
+        let error = with(change, OverlapMode::AsSaid).unwrap_err();
+        assert_eq!(error.code(), 18);
+        error.to_string()
+    };
+    let error = refused(&grouped(&[0, 1, 3]));
+    assert!(error.contains("`all_reduce` (call #1) cannot overlap") && error.contains("each other call of its group"), "{error}");
+    let needs = |graph: &mut Graph| {
+        graph.calls.swap(2, 3);
+        graph.calls[2].operands[1] = graph.calls[2].operands[0].clone();
+        graph.calls[1].overlap_next = true;
+    };
+    assert!(refused(&needs).contains("each of these calls needs what it makes"));
+    // Of all collectives, and of none.
+    let always = with(&|_| {}, OverlapMode::Always).unwrap();
+    assert_eq!((&always.graph.overlaps[..], &always.lists), (&[beside(None)][..], &given.lists));
+    let never = with(group, OverlapMode::Never).unwrap();
+    assert!(never.graph.overlaps.is_empty());
+    assert_eq!(never.lists, planned(Via::OneShot, &[]).lists);
 }

@@ -222,6 +222,12 @@ fn called(graph: &Graph, call: &Call) -> String {
     if call.via != Via::Automatic {
         text += &format!(", via {}", call.via.name());
     }
+    if let Some(group) = &call.overlap_group {
+        text += &format!(", in overlap group {group}");
+    }
+    if call.overlap_next {
+        text += ", overlapping the next";
+    }
     // Two tasks may have one name.
     text + &format!(", instance {}", call.slot)
 }

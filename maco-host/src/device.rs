@@ -1,6 +1,7 @@
 //! Devices: one GPU, or threads of this machine. What runs on them does not belong here.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 use maco_graph::plan::DeviceModel;
@@ -30,8 +31,13 @@ impl Device {
     /// # Errors
     /// What [`Device::gpu`] returns when there is a GPU that does not work.
     pub fn best() -> Result<Device, Error> {
+        Device::best_at(0)
+    }
+
+    /// [`Device::best`], with GPU `index` instead of the first.
+    pub(crate) fn best_at(index: u32) -> Result<Device, Error> {
         let has_no_code = |device: &Device| has_no_code(device.context()?.capability(), option_env!("MACO_NO_DEVICE_CODE"));
-        let (device, note) = Device::best_of(Device::gpu(0), has_no_code)?;
+        let (device, note) = Device::best_of(Device::gpu(index), has_no_code)?;
         if let Some(note) = note {
             static SAID: Once = Once::new();
             SAID.call_once(|| eprintln!("{note}"));
@@ -123,6 +129,14 @@ impl Device {
     /// Those of [`Tensor::zeros`].
     pub fn zeros<E: TensorElement>(&self, shape: impl IntoShape) -> Result<Tensor<E>, Error> {
         Tensor::zeros(self, shape)
+    }
+
+    /// How many bytes of page-locked host memory tensors are copied through, 8 MiB if it is not set; rounded up to whole pages of two buffers. Of the GPU, and so of all that have
+    /// this device; a larger one makes large copies a little faster. Nothing on a CPU, where nothing is copied.
+    pub fn set_pinned_memory(&self, bytes: usize) {
+        if let Some(context) = self.context() {
+            context.pinned.store(bytes, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn context(&self) -> Option<&Arc<Context>> {

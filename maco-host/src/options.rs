@@ -1,12 +1,15 @@
 //! What a plan is made for, beyond sizes.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
-use maco_graph::plan::{CallShape, Costs, Schedule};
+use maco_graph::plan::{CallShape, Costs, OverlapMode, Schedule};
 use maco_graph::spec::Via;
 
 use crate::communicator::Communicator;
+use crate::environment;
 use crate::error::Error;
+use crate::sm_config::SmConfig;
 use crate::tuning::Tuning;
 
 /// See [`PlanOptions::deadline`].
@@ -35,7 +38,11 @@ pub struct PlanOptions {
     pub(crate) own_share: bool,
     pub(crate) via: Via,
     pub(crate) choose_nccl: bool,
-    pub(crate) comm_sms: u32,
+    pub(crate) comm_sms: Option<u32>,
+    pub(crate) sms: SmConfig,
+    pub(crate) overlap: OverlapMode,
+    pub(crate) profile: bool,
+    pub(crate) debug: bool,
     pub(crate) communicator: Option<Communicator>,
 }
 
@@ -61,7 +68,11 @@ impl Default for PlanOptions {
             own_share: true,
             via: Via::Automatic,
             choose_nccl: true,
-            comm_sms: 8,
+            comm_sms: None,
+            sms: SmConfig::automatic(),
+            overlap: OverlapMode::AsSaid,
+            profile: false,
+            debug: false,
             communicator: None,
         }
     }
@@ -220,11 +231,40 @@ impl PlanOptions {
         self
     }
 
-    /// How many multiprocessors of a GPU NCCL has for itself, 8 if it is not set, in plans with collectives that go by NCCL: as many CTAs exchange chunks, and so many workers
-    /// fewer there are. Plans without have all.
+    /// How many multiprocessors of a GPU NCCL has for itself in plans with collectives that go by NCCL, as many as [`SmConfig::comm`] or a sixteenth if it is not set: as many CTAs
+    /// exchange chunks, and so many workers fewer there are. Plans without have all.
     #[must_use]
     pub fn comm_sms(mut self, multiprocessors: u32) -> PlanOptions {
-        self.comm_sms = multiprocessors.max(1);
+        self.comm_sms = Some(multiprocessors.max(1));
+        self
+    }
+
+    /// Which workers run which tasks: by role and by task. By default any of them runs any task.
+    #[must_use]
+    pub fn sms(mut self, sms: SmConfig) -> PlanOptions {
+        self.sms = sms;
+        self
+    }
+
+    /// Which collectives wait beside calls that need nothing of them: those that say so (`.overlap_next()`, `.overlap_group("name")`, `TaskGraph::overlap`), all, or none.
+    #[must_use]
+    pub fn overlap(mut self, overlap: OverlapMode) -> PlanOptions {
+        self.overlap = overlap;
+        self
+    }
+
+    /// Whether launches record from the first one on, as after [`crate::Plan::profile`]. On a GPU the program is built with `MACO_PROFILE=1`: else MACO0062.
+    #[must_use]
+    pub fn profile(mut self, profile: bool) -> PlanOptions {
+        self.profile = profile;
+        self
+    }
+
+    /// Whether temps and other memory of the plan hold bytes of 255 before the first launch, which are NaN in every floating-point element: a launch that reads what it has not
+    /// written shows it.
+    #[must_use]
+    pub fn debug(mut self, debug: bool) -> PlanOptions {
+        self.debug = debug;
         self
     }
 
@@ -257,17 +297,12 @@ impl PlanOptions {
 
 /// The deadline in nanoseconds, scaled by the environment.
 pub(crate) fn deadline_ns(deadline: Duration) -> Result<u64, Error> {
-    scaled(deadline, std::env::var(VARIABLE).ok().as_deref())
+    scaled(deadline, std::env::var_os(VARIABLE))
 }
 
-fn scaled(deadline: Duration, scale: Option<&str>) -> Result<u64, Error> {
-    let scale = match scale {
-        None => 1.0,
-        Some(text) => match text.trim().parse::<f64>() {
-            Ok(scale) if scale.is_finite() && scale > 0.0 => scale,
-            _ => return Err(Error::Environment { variable: VARIABLE, value: text.into(), expected: "a positive number" }),
-        },
-    };
+fn scaled(deadline: Duration, scale: Option<OsString>) -> Result<u64, Error> {
+    let positive = |text: &str| text.parse::<f64>().ok().filter(|scale| scale.is_finite() && *scale > 0.0);
+    let scale = environment::value(VARIABLE, scale, "a positive number", positive)?.unwrap_or(1.0);
     let nanoseconds = deadline.as_nanos() as f64 * scale;
     if (1.0..u64::MAX as f64 / 4.0).contains(&nanoseconds) { Ok(nanoseconds as u64) } else { Err(Error::Deadline { found: deadline }) }
 }
@@ -280,9 +315,9 @@ mod tests {
     fn deadlines_are_scaled() {
         let second = Duration::from_secs(1);
         assert_eq!(scaled(second, None).unwrap(), 1_000_000_000);
-        assert_eq!(scaled(second, Some(" 2.5 ")).unwrap(), 2_500_000_000);
+        assert_eq!(scaled(second, Some(" 2.5 ".into())).unwrap(), 2_500_000_000);
         for bad in ["", "fast", "0", "-1", "inf", "NaN"] {
-            assert_eq!(scaled(second, Some(bad)).unwrap_err().code(), 58, "{bad}");
+            assert_eq!(scaled(second, Some(bad.into())).unwrap_err().code(), 58, "{bad}");
         }
         assert_eq!(scaled(Duration::ZERO, None).unwrap_err().code(), 59);
         assert_eq!(scaled(Duration::MAX, None).unwrap_err().code(), 59);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use maco_graph::plan::{self as graph_plan, Memory, Options, Schedule};
+use maco_graph::plan::{self as graph_plan, Memory, Options};
 
 use crate::agreement;
 use crate::arguments::Arguments;
@@ -23,6 +23,7 @@ use crate::profile::record::Shape;
 use crate::profile::{Profile, RankProfiles};
 use crate::program::Program;
 use crate::report::Report;
+use crate::sm_config::{Resolved, SmConfig};
 use crate::tuning;
 use crate::ways::WayTable;
 
@@ -75,7 +76,7 @@ impl Plan {
         match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
             None => {
                 let program = program()?;
-                Plan::load(device, &program, Plan::core(device, &program, options, true)?, None)
+                Plan::load(device, &program, Plan::core(device, &program, options, true)?, None)?.beginning(options)
             }
             Some(communicator) => agreement::together(
                 communicator,
@@ -83,24 +84,13 @@ impl Plan {
                 name,
                 program(),
                 |program, peers| Plan::core(device, program, options, peers),
-                |program, core| Plan::load(device, program, core, Some(communicator)),
+                |program, core| Plan::load(device, program, core, Some(communicator))?.beginning(options),
             ),
         }
     }
 
     /// What this rank plans. `peers`: whether kernels of all ranks can exchange tiles.
     fn core(device: &Device, program: &Program, options: &PlanOptions, peers: bool) -> Result<PlanCore, Error> {
-        let max = device.workers();
-        let by_attribute = match program.schedulers.unwrap_or(0) {
-            0 => Schedule::Static,
-            schedulers => Schedule::Schedulers(schedulers),
-        };
-        let schedule = options.schedule.unwrap_or(by_attribute);
-        // A scheduler CTA takes a multiprocessor; on a CPU a scheduler is one more thread.
-        let ctas = match schedule {
-            Schedule::Schedulers(schedulers) if device.is_gpu() => schedulers,
-            _ => 0,
-        };
         let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
         let mut graph = program.graph.clone();
         if graph.name.is_empty() {
@@ -108,14 +98,10 @@ impl Plan {
         }
         agreement::check_communicator(&graph, options.communicator.as_ref())?;
         agreement::check(&graph, ranks)?;
-        if ranks > 1 {
-            agreement::check_schedule(&graph, schedule, ranks)?;
-        }
         let named = if options.tuning.is_none() { tuning::of_environment()? } else { None };
         let tuning = options.tuning.as_ref().or(named.as_ref());
         let table = WayTable::of(device, tuning);
         let mut planned_by = Options {
-            schedule,
             ranks,
             via: options.via,
             nccl: device.is_gpu() && ranks > 1,
@@ -124,17 +110,16 @@ impl Plan {
             ways: table.lines(options),
             ..Options::new(1)
         };
-        // NCCL's kernels run beside the workers.
-        let lent = if graph_plan::uses_nccl(&graph, &planned_by) { options.comm_sms } else { 0 };
-        let taken = ctas.saturating_add(lent);
-        let workers = options.workers.or(program.workers).unwrap_or(max.saturating_sub(taken).max(1));
-        if workers.saturating_add(taken) > max {
-            return Err(Error::Workers { found: workers, schedulers: taken, max, device: device.to_string().into() });
+        let beside = graph_plan::uses_nccl(&graph, &planned_by);
+        let Resolved { schedule, workers, comm_sms, ranges } = SmConfig::resolve(device, program, options, beside)?;
+        if ranks > 1 {
+            agreement::check_schedule(&graph, schedule, ranks)?;
         }
         // The first shape of a call has precedence.
         let mut shapes = options.shapes.clone();
         shapes.extend(tuning.iter().flat_map(|tuning| tuning.shapes(&graph, device, workers)));
         planned_by = Options {
+            schedule,
             max_tasks: options.max_tasks,
             workers,
             model: tuning.and_then(|tuning| tuning.model_of(device)).unwrap_or_else(|| device.device_model()),
@@ -150,6 +135,8 @@ impl Plan {
             share_temps: options.share_temps,
             rank: options.communicator.as_ref().map_or(0, Communicator::rank),
             own_share: options.own_share,
+            overlap: options.overlap,
+            ranges,
             push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
             ..planned_by
         };
@@ -161,9 +148,20 @@ impl Plan {
             (None, Some(communicator)) if waits_for_ranks => communicator.deadline().as_nanos() as u64,
             (deadline, _) => deadline_ns(deadline.unwrap_or(DEADLINE))?,
         };
-        let mut core = PlanCore::new(device.clone(), planned, deadline_ns, options)?;
+        let mut core = PlanCore::new(device.clone(), planned, deadline_ns, comm_sms, options)?;
         core.ways = table.texts(options);
         Ok(core)
+    }
+
+    /// As its first launch finds it.
+    fn beginning(self, options: &PlanOptions) -> Result<Plan, Error> {
+        if options.debug {
+            self.fill_temporaries(u8::MAX)?;
+        }
+        if options.profile {
+            self.profile(true)?;
+        }
+        Ok(self)
     }
 
     /// Loads it. With a communicator all ranks do.

@@ -79,7 +79,7 @@ impl Key {
 }
 
 impl PlanCore {
-    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<PlanCore, Error> {
+    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, comm_sms: u32, options: &PlanOptions) -> Result<PlanCore, Error> {
         let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
         let lowered = Lowered::new(&plan, ranks, options.look_ahead)?;
         lowered.check(&plan.graph)?;
@@ -99,7 +99,7 @@ impl PlanCore {
             staging,
             cooperative,
             dependent,
-            comm_sms: options.comm_sms,
+            comm_sms,
             ways: Vec::new(),
             deadline_ns,
             delays,
@@ -262,7 +262,7 @@ mod tests {
         let call = Call::new(&SUM, (0..).zip(&tensors).map(|(index, tensor)| View::whole(index, tensor)).collect());
         let graph = Graph { name: "sums".into(), tensors, calls: vec![call], ..Graph::default() };
         let (device, options) = (Device::cpu_with(1), PlanOptions::new().communicator(communicator.clone()));
-        let mut core = PlanCore::new(device.clone(), plan(graph, &Options::new(1)).unwrap(), 1_000_000, &options).unwrap();
+        let mut core = PlanCore::new(device.clone(), plan(graph, &Options::new(1)).unwrap(), 1_000_000, 1, &options).unwrap();
         let (group, arena) = (communicator.group(), communicator.arena());
         core.exchange = Some(Arc::new(Exchange::new(group, arena, &device, "sums", &core.lowered.messages).unwrap()));
         core

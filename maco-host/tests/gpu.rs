@@ -424,6 +424,19 @@ fn gpu_a_task_that_does_not_end_is_named_and_left_alone() {
     println!("lost as expected");
 }
 
+/// Tensors are copied through as much page-locked memory as is said, also if it changes: pages, rows and parts of rows, and at last what it is at first.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_pinned_memory_has_any_size() {
+    let device = gpu();
+    for bytes in [1, 20_000, 64 << 10, 8 << 20] {
+        device.set_pinned_memory(bytes);
+        let data: Vec<f32> = (0..300 * 3000).map(|at| (at + bytes) as f32).collect();
+        let x = device.upload(&data, [300, 3000]).unwrap();
+        assert!(x.download().unwrap() == data, "{bytes} bytes");
+    }
+}
+
 /// A GPU for which the program has no code is not taken, and it is said why.
 #[test]
 #[ignore = "needs a GPU"]

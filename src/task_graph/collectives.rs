@@ -61,6 +61,22 @@ impl TaskGraph {
         }
     }
 
+    /// Has the collectives of a group wait beside its other calls, as `.overlap_group("name")` of a call in a megakernel: puts the latest call in group `name`. An empty name is
+    /// none. [`TaskGraph::compile`] returns MACO0018 for a group without a collective, or of collectives alone.
+    pub fn overlap_group(&mut self, name: &str) {
+        if let Some(call) = self.calls.last_mut() {
+            call.overlap.group = maco_graph::spec::intern(name);
+        }
+    }
+
+    /// Has the latest call, a collective, wait beside the call that comes behind it, as `.overlap_next()` in a megakernel. [`TaskGraph::compile`] returns MACO0018 if it is no
+    /// collective, if no call comes, or if that one needs what it makes.
+    pub fn overlap_next(&mut self) {
+        if let Some(call) = self.calls.last_mut() {
+            call.overlap.next = true;
+        }
+    }
+
     /// Priority of the latest call: larger is earlier among ready tasks, as `.priority(1)` in a megakernel. 0 by default.
     pub fn priority(&mut self, priority: i32) {
         if let Some(call) = self.calls.last_mut() {

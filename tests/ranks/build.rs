@@ -5,6 +5,7 @@ fn main() {
         "src/channels.rs",
         "src/collectives.rs",
         "src/mixed.rs",
+        "src/overlapped.rs",
         "src/pushed.rs",
         "src/shares.rs",
         "src/sizes.rs",

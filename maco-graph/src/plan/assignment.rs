@@ -3,19 +3,22 @@
 //! Without costs tasks are assigned round robin (`schedule`). Where each tile of a GEMV needs one tile of an earlier call, as the operand of its
 //! epilogue, each task goes to the worker of that tile: such an edge needs no counter (`worker_edges`). A signal to another worker waits for a
 //! fence, and the fence for the loads of weights in flight (`docs/internals/gemv.md`).
+//!
+//! Calls with workers of their own (`worker_ranges`) are assigned to these, round robin for each range.
 
 use super::PlannedCall;
 use super::events::Events;
+use super::worker_ranges::Ranges;
 use crate::ir::Graph;
 
 /// In the last round of a call at most one worker in so many may be idle: calls with the same assignment leave the same workers idle.
 const EMPTY: u32 = 8;
 
-/// The worker of every task, if any call has the assignment of an earlier one; else none. `order` is that of the calls.
-pub(super) fn follow_producers(graph: &Graph, calls: &[PlannedCall], order: &[u32], events: &Events, workers: u32) -> Option<Vec<u32>> {
+/// The worker of every task, if any call has the assignment of an earlier one, or workers of its own; else none. `order` is that of the calls.
+pub(super) fn follow_producers(graph: &Graph, calls: &[PlannedCall], order: &[u32], events: &Events, ranges: &Ranges) -> Option<Vec<u32>> {
     // The one task that fills a counter; MANY: there are several.
     const MANY: u32 = u32::MAX;
-    if !graph.calls.iter().any(|call| call.task.gemv_operand_b().is_some()) {
+    if !ranges.any() && !graph.calls.iter().any(|call| call.task.gemv_operand_b().is_some()) {
         return None;
     }
     let mut filler: Vec<Option<u32>> = vec![None; events.counters as usize];
@@ -40,24 +43,32 @@ pub(super) fn follow_producers(graph: &Graph, calls: &[PlannedCall], order: &[u3
         };
         producers.filter(all).max_by_key(|&producer| calls[producer as usize].tasks.start)
     };
-    let fills = |tasks: u32| tasks.next_multiple_of(workers) - tasks <= tasks.next_multiple_of(workers) / EMPTY;
+    let fills = |tasks: u32, workers: u32| tasks.next_multiple_of(workers) - tasks <= tasks.next_multiple_of(workers) / EMPTY;
     let mut placement = vec![0; events.tasks.len()];
-    let (mut begins, mut next, mut any) = (vec![0; calls.len()], 0, false);
+    let (mut begins, mut next, mut any) = (vec![0; calls.len()], Vec::new(), ranges.any());
     for &call in order {
         let tasks = calls[call as usize].tasks.clone();
         if tasks.is_empty() {
             continue;
         }
         let gemv = graph.calls[call as usize].task.gemv_operand_b().is_some();
-        let producer = if gemv && fills(tasks.len() as u32) { before(call) } else { None };
+        let own = ranges.of(call);
+        let workers = own.len() as u32;
+        let alike = |&producer: &u32| ranges.of(producer) == own;
+        let producer = if gemv && fills(tasks.len() as u32, workers) { before(call).filter(alike) } else { None };
         any |= producer.is_some();
-        let begin = producer.map_or(next, |producer| begins[producer as usize]);
+        // Behind the latest task of the range.
+        let at = next.iter().position(|(range, _)| *range == own).unwrap_or_else(|| {
+            next.push((own.clone(), 0));
+            next.len() - 1
+        });
+        let begin = producer.map_or(next[at].1, |producer| begins[producer as usize]);
         begins[call as usize] = begin;
         for (number, task) in (0..).zip(tasks.clone()) {
-            placement[task as usize] = (begin + number) % workers;
+            placement[task as usize] = own.start + (begin + number) % workers;
         }
         if producer.is_none() {
-            next = (begin + tasks.len() as u32) % workers;
+            next[at].1 = (begin + tasks.len() as u32) % workers;
         }
     }
     any.then_some(placement)

@@ -6,7 +6,7 @@ use maco_abi::{AXES, OPERANDS, RANK};
 
 use super::region::{Region, Regions, overlaps_itself, tensor_of};
 use super::tile_selection::Choice;
-use super::{PlanError, Site};
+use super::{Options, PlanError, Site};
 use crate::ir::{Call, Graph, ScalarSource, TensorKind, View};
 use crate::spec::{Access, Index, TaskSpec, TensorParam};
 
@@ -189,4 +189,11 @@ pub(super) fn operand_name(task: &'static TaskSpec, operand: u32) -> &'static st
 
 pub(super) fn malformed(what: String) -> PlanError {
     PlanError::Malformed { what: what.into() }
+}
+
+/// Tasks up to and with a call, while they are within the limit.
+pub(super) fn count(site: Site, before: u64, choice: &Choice, options: &Options) -> Result<u64, PlanError> {
+    let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
+    let found = before.saturating_add(choice.split_k.tasks(choice.tiles()));
+    if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

@@ -7,21 +7,22 @@
 
 use super::events::Events;
 use super::overlaps::{self, Found};
-use super::{Lists, Options, PlannedCall, own_share};
+use super::worker_ranges::Ranges;
+use super::{Lists, PlannedCall, own_share};
 use crate::ir::Graph;
 use crate::spec::TaskKind;
 
 /// The lists with each task of a collective on the worker of the last task that it waits for, or near it if several wait for one. If that one is a GEMM, it may still
 /// store its tile when its worker goes on: then one more task of the worker comes between. So does one between sending a tile, by the GEMM or by a task, and receiving it.
 /// Tasks that wait for other ranks come later where the graph says with what they [overlap](crate::ir::Overlap).
-pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], found: &Found<'_>, options: &Options, lists: Lists) -> Lists {
+pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], found: &Found<'_>, ranges: &Ranges, lists: Lists) -> Lists {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
     if !(0..calls.len() as u32).any(is_collective) || !lists.drains.is_empty() || !lists.positions.is_empty() {
         return lists;
     }
     let events = found.events;
     let mut worker = vec![0; events.tasks.len()];
-    for list in 0..options.workers {
+    for list in 0..ranges.workers() {
         for &task in lists.of(list as usize) {
             worker[task as usize] = list;
         }
@@ -30,19 +31,19 @@ pub(super) fn behind_producers(graph: &Graph, calls: &[PlannedCall], found: &Fou
     let mut least = vec![0; events.tasks.len()];
     let latest = own_share::latest(calls, events);
     let numbers = Numbers { latest: &latest, worker: &worker };
-    let mut order = placed(graph, calls, events, options, &numbers, &least);
+    let mut order = placed(graph, calls, events, ranges, &numbers, &least);
     for _ in 0..=graph.overlaps.len() {
-        let next = overlaps::least(graph, calls, found, options.workers, &order.latest);
+        let next = overlaps::least(graph, calls, found, ranges.workers(), &order.latest);
         if next == least {
             break;
         }
         least = next;
-        order = placed(graph, calls, events, options, &numbers, &least);
+        order = placed(graph, calls, events, ranges, &numbers, &least);
     }
     let Placed { comes, worker, .. } = order;
     let mut order: Vec<u32> = (0..events.tasks.len() as u32).collect();
     order.sort_by_key(|&task| (comes[task as usize], task));
-    let mut own = vec![Vec::new(); options.workers as usize];
+    let mut own = vec![Vec::new(); ranges.workers() as usize];
     let mut positions = vec![0; order.len()];
     for (position, &task) in (0..).zip(&order) {
         positions[task as usize] = position;
@@ -70,7 +71,7 @@ struct Numbers<'a> {
 }
 
 /// Where tasks stand of which those of collectives come at `least` so late.
-fn placed(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options, numbers: &Numbers<'_>, least: &[u32]) -> Placed {
+fn placed(graph: &Graph, calls: &[PlannedCall], events: &Events, ranges: &Ranges, numbers: &Numbers<'_>, least: &[u32]) -> Placed {
     let is_collective = |call: u32| graph.calls[call as usize].task.collective().is_some();
     let (mut worker, mut latest) = (numbers.worker.to_vec(), numbers.latest.to_vec());
     // When each task comes, as the number of the task that it follows; and the last task of each counter, and of those whose rows a call's data name.
@@ -103,13 +104,13 @@ fn placed(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Optio
                 let own = &calls[node.call as usize];
                 let sent = u32::from(own.is_pushed(task as u32 - own.tasks.start));
                 let rounds = u32::from(stores) + sent + node.part;
-                comes[task] = of_all + rounds * options.workers;
+                comes[task] = of_all + rounds * ranges.workers();
                 latest[task] = comes[task];
                 worker[task] = match node.part {
                     0 => {
                         let nth = followers[producer as usize];
                         followers[producer as usize] += 1;
-                        (worker[producer as usize] + nth) % options.workers
+                        ranges.place(node.call, worker[producer as usize], nth)
                     }
                     _ => worker[task - 1],
                 };

@@ -53,6 +53,9 @@ impl Display for Plan {
             if let Some(prologue) = planned.prologue {
                 write!(f, "  prologue #{prologue}")?;
             }
+            if let Some(Some(workers)) = self.ranges.get(index) {
+                write!(f, "  workers {}-{}", workers.start, workers.end - 1)?;
+            }
             if call.drain && schedule == Schedule::Static {
                 write!(f, "  {}", if planned.dynamic { "dynamic" } else { "drained" })?;
             }

@@ -299,6 +299,14 @@ pub enum PlanError {
         /// What is wrong.
         what: Box<str>,
     },
+    /// Workers of calls that cannot be theirs.
+    #[error(
+        "MACO0021: {what}\n  = help: give each task or role one range of the plan's workers, and plan static lists without `.drain()` of these calls"
+    )]
+    WorkerRange {
+        /// What is wrong, with the rule and what is against it.
+        what: Box<str>,
+    },
     /// Too many tensor parameters, grid axes or instances.
     #[error(
         "MACO0023: {site} has {found} {what}, at most {max} fit a task\n  \
@@ -467,7 +475,7 @@ impl PlanError {
             | PlanError::Chunks { .. }
             | PlanError::Overlap { .. }
             | PlanError::Phase { .. } => 18,
-            PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
+            PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } | PlanError::WorkerRange { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,
             PlanError::TooManyTasks { .. } | PlanError::TooLarge { .. } | PlanError::TooManyEvents { .. } => 27,

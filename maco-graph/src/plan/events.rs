@@ -5,11 +5,34 @@
 
 use std::ops::Range;
 
+use maco_abi::AXES;
+
 use super::counter_lookup::Tables;
 use super::dependencies::{Dependencies, Naming};
 use super::region::Regions;
-use super::{Hazard, NamedWait, PlanError, PlannedCall, Relation, Site, TaskNode, Wait};
+use super::{Hazard, NamedWait, PlanError, PlannedCall, Relation, Site, Wait};
 use crate::ir::Graph;
+
+/// One task: one tile of one call, or one split-K part of the tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskNode {
+    /// Index into [`super::Plan::calls`].
+    pub call: u32,
+    /// Tile coordinates, one per grid axis; 0 beyond them.
+    pub coord: [u32; AXES],
+    /// Which split-K part of the tile.
+    pub part: u32,
+    /// Longest chain of tasks before it.
+    pub wave: u32,
+    /// Its first entry in [`super::Plan::waits`].
+    pub first_wait: u32,
+    /// How many.
+    pub waits: u16,
+    /// Its first entry in [`super::Plan::signals`].
+    pub first_signal: u32,
+    /// How many.
+    pub signals: u16,
+}
 
 /// What [`emit`] writes.
 pub(super) struct Events {

@@ -8,7 +8,9 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 
 use super::events::Events;
+use super::filled::Filled;
 use super::temps::Timeline;
+use super::worker_ranges::Ranges;
 use super::{DeviceModel, Lists, NamedWait, Options, Plan, PlannedCall, TaskNode, Wait, tile_selection};
 use crate::ir::Graph;
 
@@ -121,42 +123,6 @@ impl<'a> Tasks<'a> {
     }
 }
 
-/// When the tasks that fill a counter have ended.
-#[derive(Clone, Copy, Default)]
-struct Filled {
-    /// The last one's end, and its worker.
-    last: u64,
-    worker: u32,
-    /// End of the last one of all other workers.
-    others: u64,
-}
-
-impl Filled {
-    fn add(&mut self, end: u64, worker: u32) {
-        if worker == self.worker {
-            self.last = self.last.max(end);
-        } else if end > self.last {
-            *self = Filled { last: end, worker, others: self.last };
-        } else {
-            self.others = self.others.max(end);
-        }
-    }
-
-    /// Both counters.
-    fn and(mut self, other: Filled) -> Filled {
-        let rest = other.others;
-        self.add(other.last, other.worker);
-        self.others = self.others.max(rest);
-        self
-    }
-
-    /// When a task that waits for it may begin on `worker`.
-    fn ready(&self, worker: u32, hop: u64) -> u64 {
-        let hop = |end: u64| if end == 0 { 0 } else { end + hop };
-        if worker == self.worker { self.last.max(hop(self.others)) } else { hop(self.last) }
-    }
-}
-
 /// A simulated launch.
 struct Simulation<'a> {
     of: Tasks<'a>,
@@ -207,6 +173,11 @@ impl<'a> Simulation<'a> {
         home.into_iter().chain(fitting).chain(first).min_by_key(|&worker| least(worker)).unwrap_or(0)
     }
 
+    /// The worker of `range` on which a task with these inputs begins earliest; of equals the first one.
+    fn earliest_of(&self, range: Range<u32>, inputs: Filled) -> u32 {
+        range.min_by_key(|&worker| self.free[worker as usize].max(inputs.ready(worker, self.of.hop))).unwrap_or(0)
+    }
+
     fn execute(&mut self, task: usize, worker: u32, inputs: Filled) {
         let free = &mut self.free[worker as usize];
         self.order.remove(&(*free, worker));
@@ -218,6 +189,9 @@ impl<'a> Simulation<'a> {
         }
     }
 }
+
+/// Tasks by level, of equals the first one in front.
+type ByLevel = BinaryHeap<(u64, Reverse<u32>)>;
 
 /// Greedy list scheduling. An idle worker takes the ready task with the longest path to the end. A task is ready on the worker of its last producer
 /// as soon as that has ended, on other workers a hop later.
@@ -237,8 +211,11 @@ struct Greedy<'a> {
     /// What happens, the next thing first.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     /// Tasks that may begin anywhere, and those that may on one worker, by level.
-    anywhere: BinaryHeap<(u64, Reverse<u32>)>,
-    at_home: Vec<BinaryHeap<(u64, Reverse<u32>)>>,
+    anywhere: ByLevel,
+    /// Tasks that may begin on any worker of a range, by level.
+    within: Vec<(Range<u32>, ByLevel)>,
+    ranges: &'a Ranges,
+    at_home: Vec<ByLevel>,
     idle: BTreeSet<u32>,
     placed: Vec<(u32, u32)>,
 }
@@ -255,7 +232,8 @@ enum Event {
 }
 
 impl<'a> Greedy<'a> {
-    fn new(of: Tasks<'a>, workers: u32) -> Greedy<'a> {
+    fn new(of: Tasks<'a>, ranges: &'a Ranges) -> Greedy<'a> {
+        let workers = ranges.workers();
         let tasks = of.tasks.len();
         let mut greedy = Greedy {
             levels: of.levels(),
@@ -268,6 +246,8 @@ impl<'a> Greedy<'a> {
             taken: vec![false; tasks],
             events: BinaryHeap::new(),
             anywhere: BinaryHeap::new(),
+            within: Vec::new(),
+            ranges,
             at_home: vec![BinaryHeap::new(); workers as usize],
             idle: (0..workers).collect(),
             placed: Vec::with_capacity(tasks),
@@ -296,7 +276,8 @@ impl<'a> Greedy<'a> {
     fn allow(&mut self, task: u32) {
         let inputs = self.simulation.inputs(task as usize);
         self.inputs[task as usize] = inputs;
-        if inputs.last > 0 {
+        let call = self.simulation.of.tasks[task as usize].call;
+        if inputs.last > 0 && self.ranges.of(call).contains(&inputs.worker) {
             let at = inputs.ready(inputs.worker, self.simulation.of.hop);
             self.events.push(Reverse((at, Event::Home { worker: inputs.worker, task })));
         }
@@ -336,7 +317,7 @@ impl<'a> Greedy<'a> {
     /// The task that an idle worker should take.
     fn best(&mut self, worker: u32) -> Option<u32> {
         let taken = &self.taken;
-        let top = |heap: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+        let top = |heap: &mut ByLevel| {
             while heap.peek().is_some_and(|&(_, Reverse(task))| taken[task as usize]) {
                 heap.pop();
             }
@@ -344,7 +325,14 @@ impl<'a> Greedy<'a> {
         };
         let (own, any) = (top(&mut self.at_home[worker as usize]), top(&mut self.anywhere));
         let own_first = own.is_some_and(|(level, _)| any.is_none_or(|(other, _)| level >= other));
-        if own_first { own } else { any }.map(|(_, Reverse(task))| task)
+        let mut best = if own_first { own } else { any };
+        for (_, heap) in self.within.iter_mut().filter(|(range, _)| range.contains(&worker)) {
+            let other = top(heap);
+            if other.is_some_and(|(level, _)| best.is_none_or(|(best, _)| level > best)) {
+                best = other;
+            }
+        }
+        best.map(|(_, Reverse(task))| task)
     }
 
     fn give(&mut self, worker: u32) -> bool {
@@ -355,6 +343,20 @@ impl<'a> Greedy<'a> {
         self.events.push(Reverse((self.simulation.free[worker as usize], Event::Ended { worker, task })));
         self.placed.push((task, worker));
         true
+    }
+
+    /// Where a task stands that may begin on all of its workers.
+    fn heap(&mut self, task: u32) -> &mut ByLevel {
+        let call = self.simulation.of.tasks[task as usize].call;
+        if !self.ranges.confines(call) {
+            return &mut self.anywhere;
+        }
+        let range = self.ranges.of(call);
+        let at = self.within.iter().position(|(known, _)| *known == range).unwrap_or_else(|| {
+            self.within.push((range, BinaryHeap::new()));
+            self.within.len() - 1
+        });
+        &mut self.within[at].1
     }
 
     fn schedule(mut self) -> Vec<(u32, u32)> {
@@ -375,7 +377,10 @@ impl<'a> Greedy<'a> {
                         self.at_home[worker as usize].push(level(task));
                         touched.insert(worker);
                     }
-                    Event::Anywhere { task } => self.anywhere.push(level(task)),
+                    Event::Anywhere { task } => {
+                        let level = level(task);
+                        self.heap(task).push(level);
+                    }
                 }
             }
             // Those first that may have something of their own.
@@ -384,10 +389,13 @@ impl<'a> Greedy<'a> {
                     self.give(worker);
                 }
             }
-            while let Some(&worker) = self.idle.first() {
-                if !self.give(worker) {
+            // Without ranges what one does not find no other one does.
+            let mut next = self.idle.first().copied();
+            while let Some(worker) = next {
+                if !self.give(worker) && self.within.is_empty() {
                     break;
                 }
+                next = self.idle.range(worker + 1..).next().copied();
             }
         }
         self.placed
@@ -401,8 +409,8 @@ pub(super) fn lists(
     calls: &[PlannedCall],
     events: &Events,
     drains: Vec<Range<u32>>,
-    options: &Options,
-    costs: &Costs,
+    (options, costs): (&Options, &Costs),
+    ranges: &Ranges,
 ) -> Lists {
     let by_call = costs.of(graph, calls);
     let of = Tasks::of_events(events, calls, &by_call, costs.hop_by(&options.model));
@@ -410,7 +418,7 @@ pub(super) fn lists(
     let mut positions = Vec::new();
     if drains.is_empty() {
         positions.resize(of.tasks.len(), 0);
-        for (position, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).schedule()) {
+        for (position, (task, worker)) in (0..).zip(Greedy::new(of, ranges).schedule()) {
             positions[task as usize] = position;
             own[worker as usize].push(task);
         }
@@ -418,7 +426,8 @@ pub(super) fn lists(
         let mut simulation = Simulation::new(of, options.workers);
         for task in 0..of.tasks.len() {
             let inputs = simulation.inputs(task);
-            let worker = simulation.earliest(inputs);
+            let call = of.tasks[task].call;
+            let worker = if ranges.confines(call) { simulation.earliest_of(ranges.of(call), inputs) } else { simulation.earliest(inputs) };
             simulation.execute(task, worker, inputs);
             if !graph.calls[of.tasks[task].call as usize].drain {
                 own[worker as usize].push(task as u32);

@@ -15,12 +15,13 @@
 //! - `pushed_tiles` finds the GEMMs that send their tiles to other ranks themselves;
 //! - `prologue_fusion` fuses RMSNorm and unary element-wise calls into the GEMVs that read their results;
 //! - `temps` gives temps their memory, and adds edges where they share it;
+//! - `worker_ranges` finds the workers that may run each call;
 //! - `assignment` and `list_scheduling` assign tasks to workers, and `lists` says who runs what;
 //! - `worker_edges` finds the edges between tasks of one worker;
 //! - `scheduler_partition` divides the tasks among schedulers;
 //! - `verify` checks the result with arithmetic of its own.
 
-use maco_abi::{AXES, ExchangeTask, MAX_SCHEDULERS, MAX_WORKERS, Part};
+use maco_abi::{ExchangeTask, MAX_SCHEDULERS, MAX_WORKERS, Part};
 
 mod assignment;
 mod candidate_plan;
@@ -36,6 +37,7 @@ mod display;
 mod dynamic_calls;
 mod error;
 mod events;
+mod filled;
 pub mod in_band_flags;
 mod json;
 mod list_scheduling;
@@ -45,6 +47,7 @@ mod nccl_chunks;
 mod options;
 #[doc(hidden)]
 pub mod oracle;
+mod overlap_options;
 mod overlaps;
 mod own_share;
 mod phases;
@@ -62,6 +65,7 @@ mod verify;
 mod waits;
 mod ways;
 mod worker_edges;
+mod worker_ranges;
 mod workload;
 
 use std::ops::Range;
@@ -71,9 +75,11 @@ use candidate_plan::CandidatePlan;
 
 pub use device_model::{DeviceModel, Origin};
 pub use error::{PlanError, Site};
+pub use events::TaskNode;
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
 pub use options::{CallShape, Options};
+pub use overlap_options::OverlapMode;
 pub use relation::{Hazard, Relation};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
@@ -82,6 +88,7 @@ pub use verify::Defect;
 pub use waits::{NamedWait, Wait};
 pub use ways::{Way, WayLine, Why, uses_nccl};
 pub use worker_edges::WorkerEdges;
+pub use worker_ranges::{Role, TasksOf, WorkerRange};
 pub use workload::Workload;
 
 /// A verified plan: every task, what it waits for and signals, and who runs it.
@@ -121,6 +128,8 @@ pub struct Plan {
     pub scheduler_partition: SchedulerPartition,
     /// Where the temps lie in their memory.
     pub temps: Temps,
+    /// By call: the workers that alone run it, where a rule says so ([`Options::ranges`]). Empty where none does.
+    pub ranges: Vec<Option<Range<u32>>>,
 }
 
 impl Plan {
@@ -219,27 +228,6 @@ impl PlannedCall {
     }
 }
 
-/// One task: one tile of one call, or one split-K part of the tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskNode {
-    /// Index into [`Plan::calls`].
-    pub call: u32,
-    /// Tile coordinates, one per grid axis; 0 beyond them.
-    pub coord: [u32; AXES],
-    /// Which split-K part of the tile.
-    pub part: u32,
-    /// Longest chain of tasks before it.
-    pub wave: u32,
-    /// Its first entry in [`Plan::waits`].
-    pub first_wait: u32,
-    /// How many.
-    pub waits: u16,
-    /// Its first entry in [`Plan::signals`].
-    pub first_signal: u32,
-    /// How many.
-    pub signals: u16,
-}
-
 /// Plans `graph`: tiles, dependencies, counters, order and lists, verified.
 ///
 /// # Errors
@@ -267,6 +255,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     }
     check::tensors(&graph)?;
     phases::check(&graph)?;
+    let ranges = worker_ranges::Ranges::new(&graph, options)?;
     let mut calls = Vec::with_capacity(graph.calls.len());
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut choices = Vec::with_capacity(graph.calls.len());
@@ -277,7 +266,8 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     }
     for (index, concurrency) in concurrency::concurrency(&graph).into_iter().enumerate() {
         let site = check::call(&graph, index)?;
-        let mut choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
+        let own = ranges.confines(site.call).then(|| Options { workers: ranges.of(site.call).len() as u32, ..options.clone() });
+        let mut choice = chooser.choose(site, &graph.calls[index], concurrency, own.as_ref().unwrap_or(options))?;
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
         // A GEMM would send before the phase may begin.
@@ -288,17 +278,19 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
             (pushed_by, choice.split_k) = (Some(gemm), tasks);
         }
         let call = &graph.calls[index];
-        tasks = count(site, tasks, &choice, options)?;
+        tasks = check::count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
         let mut planned = PlannedCall { pushed_by, ..choice.planned(call) };
-        planned.dynamic = dynamic_calls::is_dynamic(&graph, call, choice.split_k.tasks(choice.tiles()), options);
+        planned.dynamic =
+            !ranges.confines(site.call) && dynamic_calls::is_dynamic(&graph, call, choice.split_k.tasks(choice.tiles()), options);
         graph.calls[index].drain |= planned.dynamic;
         calls.push(planned);
         choices.push(choice);
     }
     nccl_chunks::order_producers(&graph, &mut calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
+    overlap_options::lower(&mut candidate.graph, &candidate.found.relations, options.overlap)?;
     overlaps::check(&candidate.graph, &candidate.found.relations)?;
     let temps = temps::assign(&mut candidate, options)?;
     let CandidatePlan { graph, mut calls, found, order, mut events, .. } = candidate;
@@ -306,14 +298,19 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() => {
-            list_scheduling::lists(&graph, &calls, &events, drains, options, costs)
+            list_scheduling::lists(&graph, &calls, &events, drains, (options, costs), &ranges)
         }
         _ => {
             let dealt = options.schedule == Schedule::Static && options.assignment.is_none() && drains.is_empty();
-            let assigned = if dealt { assignment::follow_producers(&graph, &calls, &order, &events, options.workers) } else { None };
+            ranges.check(&graph, options.assignment.as_deref(), &events)?;
+            let assigned = if options.assignment.is_none() && (dealt || ranges.any()) {
+                assignment::follow_producers(&graph, &calls, &order, &events, &ranges)
+            } else {
+                None
+            };
             let lists = schedule::lists(events.tasks.len() as u32, drains, options, assigned.as_deref())?;
             let found = overlaps::Found { events: &events, relations: &found.relations };
-            if dealt { collective_order::behind_producers(&graph, &calls, &found, options, lists) } else { lists }
+            if dealt { collective_order::behind_producers(&graph, &calls, &found, &ranges, lists) } else { lists }
         }
     };
     let mut plan = Plan {
@@ -334,16 +331,10 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         worker_edges: WorkerEdges::default(),
         scheduler_partition: SchedulerPartition::default(),
         temps,
+        ranges: ranges.into_calls(),
     };
     plan.worker_edges = WorkerEdges::new(&plan);
     plan.scheduler_partition = SchedulerPartition::new(&plan);
     plan.verify().map_err(PlanError::Unverified)?;
     Ok(plan)
-}
-
-/// Tasks up to and with a call, while they are within the limit.
-fn count(site: Site, before: u64, choice: &tile_selection::Choice, options: &Options) -> Result<u64, PlanError> {
-    let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
-    let found = before.saturating_add(choice.split_k.tasks(choice.tiles()));
-    if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

@@ -1,6 +1,6 @@
 //! What a plan is made for. What a plan makes of it does not belong here.
 
-use super::{Costs, DeviceModel, Schedule, WayLine};
+use super::{Costs, DeviceModel, OverlapMode, Schedule, WayLine, WorkerRange};
 use crate::spec::Via;
 
 /// What a plan is made for.
@@ -49,6 +49,10 @@ pub struct Options {
     pub peers: bool,
     /// The way of what neither call nor option says: of the first line that is for it, and can be gone.
     pub ways: Vec<WayLine>,
+    /// Which collectives wait beside calls that need nothing of them.
+    pub overlap: OverlapMode,
+    /// Calls that run on some of the workers only.
+    pub ranges: Vec<WorkerRange>,
 }
 
 impl Options {
@@ -72,6 +76,8 @@ impl Options {
             ranks: 1,
             rank: 0,
             own_share: true,
+            overlap: OverlapMode::AsSaid,
+            ranges: Vec::new(),
             via: Via::Automatic,
             nccl: false,
             peers: true,

@@ -86,6 +86,14 @@ pub enum Defect {
         /// Index of the task.
         task: u32,
     },
+    /// A task in the list of a worker that does not run its call, or without a worker of its own although its call has workers.
+    #[error("task {task} may run on worker {worker}, which is none of its call's")]
+    Worker {
+        /// Index of the task.
+        task: u32,
+        /// The worker.
+        worker: u32,
+    },
     /// A task in two lists, or in a list and a drain.
     #[error("task {task} is in two lists, or in a list and a drain")]
     Twice {
@@ -166,6 +174,7 @@ impl Plan {
         }
         self.verify_phases()?;
         self.verify_lists()?;
+        self.verify_workers()?;
         self.verify_temps()
     }
 
@@ -326,6 +335,24 @@ impl Plan {
             }
         }
         // As many entries as tasks, none twice: none is missing.
+        Ok(())
+    }
+
+    /// Calls with workers of their own run on no other.
+    fn verify_workers(&self) -> Result<(), Defect> {
+        let own = |task: u32| self.ranges.get(self.tasks[task as usize].call as usize).and_then(Option::as_ref);
+        // The worker of each task: tasks that have none may run on any.
+        let mut runs = vec![None; self.tasks.len()];
+        if self.schedule == Schedule::Static && !self.ranges.is_empty() {
+            for worker in 0..self.workers {
+                self.lists.of(worker as usize).iter().for_each(|&task| runs[task as usize] = Some(worker));
+            }
+        }
+        for (task, worker) in (0..).zip(runs) {
+            if own(task).is_some_and(|range| !worker.is_some_and(|worker| range.contains(&worker))) {
+                return Err(Defect::Worker { task, worker: worker.unwrap_or(self.workers) });
+            }
+        }
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::fault::FaultKind;
 use super::fused_op::{self, FusedOp, Operands};
 use super::gemv_form::{Form, position};
 use super::recorder::CallRow;
-use super::{Access, Argument, Collective, Element, ElementSpec, Index, Param, Recorder, TaskKind, TaskSpec, Via, View};
+use super::{Access, Argument, CallOverlap, Collective, Element, ElementSpec, Index, Param, Recorder, TaskKind, TaskSpec, Via, View};
 
 /// Where a call stands and what its options say.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,8 @@ pub struct CallSite<'a> {
     pub via: Via,
     /// Token of the way.
     pub via_site: u32,
+    /// `.overlap_group("name")`, `.overlap_next()`
+    pub overlap: CallOverlap,
 }
 
 impl Recorder<'_> {
@@ -188,9 +190,27 @@ impl Recorder<'_> {
         if !goes {
             self.fault(site.via_site, spec.name, "", FaultKind::ViaWithoutAllReduce);
         }
+        if site.overlap.next && spec.collective().is_none() {
+            self.fault(site.overlap.next_site, spec.name, "", FaultKind::OverlapNextOfCompute);
+        }
+        let overlap = CallOverlap { scope: self.state.scope, ..site.overlap };
         self.mark_forms(spec, site, slot, element, form, split);
         let (result, fused, priority, drain, via) = (site.result, site.fused, site.priority, site.drain, site.via);
-        self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, fused, priority, drain, via });
+        self.push_call(CallRow {
+            task: spec,
+            slot,
+            element,
+            result,
+            first_operand,
+            first_value,
+            tile,
+            split,
+            fused,
+            priority,
+            drain,
+            via,
+            overlap,
+        });
     }
 
     /// Marks the instances that a plan may use: that of the forced tile, else those of every form that supports the split-K.

@@ -46,7 +46,7 @@ pub enum Code {
     Placement = 19,
     /// The tiles of a staged task do not fit the ring in shared memory.
     SharedMemory = 20,
-    /// Workers or schedulers out of range.
+    /// Workers or schedulers out of range, or tasks that cannot be confined to the workers named.
     Workers = 21,
     /// An index beyond the end of an array of tensors.
     Index = 22,

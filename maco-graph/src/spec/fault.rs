@@ -82,6 +82,12 @@ pub enum FaultKind {
     SplitWithoutSum,
     /// `.via(..)` on a task that is no all-reduce.
     ViaWithoutAllReduce,
+    /// `.overlap_next()` on a task that is no collective.
+    OverlapNextOfCompute,
+    /// `.overlap_next()` on the last call of a body.
+    OverlapNextAtEnd,
+    /// `.overlap_group(..)` of collectives alone, or without any.
+    OverlapGroup { group: &'static str, collective: bool },
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
     /// `.first(..)` on a task without an operand A of `cta.mma`.
@@ -143,6 +149,9 @@ impl FaultKind {
             FaultKind::SplitCount { .. }
             | FaultKind::SplitWithoutSum
             | FaultKind::ViaWithoutAllReduce
+            | FaultKind::OverlapNextOfCompute
+            | FaultKind::OverlapNextAtEnd
+            | FaultKind::OverlapGroup { .. }
             | FaultKind::ThenWithoutStore
             | FaultKind::FirstWithoutGemm
             | FaultKind::FirstWithTensor

@@ -99,5 +99,6 @@ impl Recorder<'_> {
             }
             n += 1;
         }
+        self.check_overlaps();
     }
 }

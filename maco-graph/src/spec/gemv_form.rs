@@ -11,7 +11,7 @@ pub struct Form {
     pub first_instance: u32,
 }
 
-const fn same_text(a: &str, b: &str) -> bool {
+pub(super) const fn same_text(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut n = 0;
     while n < a.len() && n < b.len() && a[n] == b[n] {

@@ -59,6 +59,7 @@ pub struct Enclosing {
     redirect: u32,
     inside: &'static str,
     mute: bool,
+    scope: u32,
     bindings: Bindings,
 }
 
@@ -103,6 +104,12 @@ impl Recorder<'_> {
         }
         if !matches!(site.via, super::Via::Automatic) {
             self.fault(site.via_site, spec.name, "", FaultKind::OptionOnGraph { option: "via" });
+        }
+        if !site.overlap.group.is_empty() {
+            self.fault(site.overlap.group_site, spec.name, "", FaultKind::OptionOnGraph { option: "overlap_group" });
+        }
+        if site.overlap.next {
+            self.fault(site.overlap.next_site, spec.name, "", FaultKind::OptionOnGraph { option: "overlap_next" });
         }
         // Both passes must agree on whether the body is replayed, so this looks at the sorts of arguments only.
         let mut possible = arguments.len() == spec.params.len();
@@ -163,14 +170,22 @@ impl Recorder<'_> {
         if !possible {
             return None;
         }
-        let before =
-            Enclosing { base: self.state.base, redirect: self.state.redirect, inside: self.state.inside, mute: self.state.mute, bindings };
+        let before = Enclosing {
+            base: self.state.base,
+            redirect: self.state.redirect,
+            inside: self.state.inside,
+            mute: self.state.mute,
+            scope: self.state.scope,
+            bindings,
+        };
         self.state.base += site.slot;
         if self.state.redirect == super::NO_SITE {
             self.state.redirect = site.path;
             self.state.inside = spec.name;
         }
         self.state.mute |= !clean || !good;
+        self.state.scopes += 1;
+        self.state.scope = self.state.scopes;
         Some(before)
     }
 
@@ -180,6 +195,7 @@ impl Recorder<'_> {
         self.state.redirect = before.redirect;
         self.state.inside = before.inside;
         self.state.mute = before.mute;
+        self.state.scope = before.scope;
     }
 
     const fn graph_tensor(&mut self, spec: &'static GraphSpec, param: usize, view: &View, site: u32, bindings: &mut Bindings) {

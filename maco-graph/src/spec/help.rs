@@ -51,6 +51,9 @@ impl Fault {
                 "its body must make one accumulator in loops over `cta.steps(..)`, without `break`, and store it once; grids of three axes have no parts"
             }
             FaultKind::ViaWithoutAllReduce => "remove the option",
+            FaultKind::OverlapNextOfCompute => "put it on the collective in front of this call, or give both the same `.overlap_group(..)`",
+            FaultKind::OverlapNextAtEnd => "remove the option, or name the calls to overlap with by `.overlap_group(..)`",
+            FaultKind::OverlapGroup { .. } => "give a collective and the calls that it is to overlap with the same name, in the same body",
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
             FaultKind::FirstWithoutGemm | FaultKind::FirstWithTensor => "call the elementwise task by itself before this one",
             FaultKind::OperandWithoutResult => {

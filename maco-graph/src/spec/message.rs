@@ -231,6 +231,20 @@ impl Fault {
                 self.task(text);
                 text.push(" does not go that way: an all-reduce goes by all, other collectives by `.via(Nccl)` alone");
             }
+            FaultKind::OverlapNextOfCompute => {
+                self.task(text);
+                text.push(" waits for no other rank, and `.overlap_next` is an option of collectives");
+            }
+            FaultKind::OverlapNextAtEnd => {
+                text.push("there is no call behind ");
+                self.task(text);
+                text.push(" that it could overlap with");
+            }
+            FaultKind::OverlapGroup { group, collective } => {
+                text.push("overlap group ");
+                text.push_quoted(group);
+                text.push(if *collective { " has no call beside its collectives" } else { " has no collective" });
+            }
             FaultKind::ThenWithoutStore => {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");

@@ -11,6 +11,7 @@ mod argument;
 mod arithmetic;
 mod bindings;
 mod call;
+mod call_overlap;
 mod code;
 mod dims;
 mod element;
@@ -35,6 +36,7 @@ mod view;
 
 pub use argument::{Argument, Operand, Value};
 pub use call::CallSite;
+pub use call_overlap::CallOverlap;
 pub use code::Code;
 pub use dims::{Dim, DimRow, Origin, Polynomial, Term};
 pub use fault::{Fault, FaultKind, TensorName};

@@ -9,7 +9,7 @@ use super::dims::{Dim, DimRow};
 use super::fault::Fault;
 use super::recorder::{CallRow, Recorder, ScalarRow, State, TensorRow};
 use super::storage::{Recording, recording};
-use super::{Argument, CallSite, Code, Element, Kind, NO_SITE, Placement, ScalarType, TaskSpec, Value, Via, View};
+use super::{Argument, CallOverlap, CallSite, Code, Element, Kind, NO_SITE, Placement, ScalarType, TaskSpec, Value, Via, View};
 
 /// Dimension rows one call can add: one constant for each axis and step of an expression.
 const SPARE_DIMS: usize = 64;
@@ -54,6 +54,8 @@ pub struct CallOptions<'a> {
     pub drain: bool,
     /// How tiles of an all-reduce go to the other ranks.
     pub via: Via,
+    /// What it overlaps with: [`CallOverlap::new`] at no token.
+    pub overlap: CallOverlap,
 }
 
 impl Default for Owned {
@@ -196,7 +198,7 @@ impl Owned {
         arguments: &[Argument<'_>],
         options: CallOptions<'_>,
     ) -> Result<(), BuildError> {
-        let CallOptions { result, tile, split, priority, drain, via } = options;
+        let CallOptions { result, tile, split, priority, drain, via, overlap } = options;
         let first_tile = arguments.len() as u32 + 1;
         let site = CallSite {
             slot,
@@ -216,6 +218,7 @@ impl Owned {
             drain,
             via,
             via_site: 0,
+            overlap: CallOverlap { group_site: 0, next_site: 0, ..overlap },
         };
         let sites = first_tile as usize + tile.map_or(0, <[u32]>::len) + 1;
         self.recorder(sites).call(task, &site, arguments);

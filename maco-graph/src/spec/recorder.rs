@@ -8,7 +8,7 @@ use super::dims::{Dim, DimRow};
 use super::fault::{Fault, FaultKind, TensorName};
 use super::flow::Kind;
 use super::fused_op::FusedOp;
-use super::{CallSite, Element, Placement, ScalarType, TaskSpec, Value, Via, View, ViewAxis};
+use super::{CallOverlap, CallSite, Element, Placement, ScalarType, TaskSpec, Value, Via, View, ViewAxis};
 
 /// No token of the user: a fault there is not reported.
 pub const NO_SITE: u32 = u32::MAX;
@@ -107,6 +107,8 @@ pub struct CallRow {
     pub drain: bool,
     /// How tiles of an all-reduce go.
     pub via: Via,
+    /// What it overlaps with.
+    pub overlap: CallOverlap,
 }
 
 impl CallRow {
@@ -133,6 +135,7 @@ impl CallRow {
         priority: 0,
         drain: false,
         via: Via::Automatic,
+        overlap: CallOverlap::NONE,
     };
 }
 
@@ -172,6 +175,9 @@ pub(super) struct State {
     pub(super) redirect: u32,
     /// The graph being replayed inside another body.
     pub(super) inside: &'static str,
+    /// Which replay of a body it is, of all that have begun: 0 for the outermost.
+    pub(super) scope: u32,
+    pub(super) scopes: u32,
     /// The call being checked is that of a graph.
     pub(super) graph: bool,
     /// Faults are known already and dropped.
@@ -193,6 +199,8 @@ impl State {
             base: 0,
             redirect: NO_SITE,
             inside: "",
+            scope: 0,
+            scopes: 0,
             graph: false,
             mute: false,
             failures: 0,

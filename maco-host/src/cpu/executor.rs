@@ -624,7 +624,7 @@ mod tests {
         for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
             let device = Device::cpu_with(2);
             let planned = plan(gemms(), &Options { schedule, ..Options::new(2) }).unwrap();
-            let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
+            let core = PlanCore::new(device.clone(), planned, 1_000_000_000, 1, &PlanOptions::new()).unwrap();
             let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
             executor.fill_temporaries(&core, 0xa5).unwrap();
             let lowered = &core.lowered;

@@ -1,8 +1,10 @@
 //! One GPU: its primary context, streams, launch order and copies. What is launched does not belong here.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMode};
@@ -12,8 +14,9 @@ use super::driver;
 use super::events::EventHandle;
 use super::limits::Limits;
 use super::module::Modules;
-use super::staging::{Direction, Staging};
+use super::staging::{Direction, PINNED, Staging};
 use super::watchdog::Watched;
+use crate::environment;
 use crate::error::Error;
 use crate::tensor::Rows;
 
@@ -36,6 +39,8 @@ pub(crate) struct Context {
     /// Plans that may have launches.
     pub(super) watched: Mutex<Vec<Weak<Watched>>>,
     staging: Mutex<Option<Staging>>,
+    /// Bytes of it from the next copy on: `Device::set_pinned_memory`.
+    pub(crate) pinned: AtomicUsize,
     modules: Mutex<Modules>,
     spare_events: Mutex<Vec<SpareEvent>>,
     /// Why, once it is lost.
@@ -127,10 +132,8 @@ unsafe impl Send for SpareEvent {}
 /// How many multiprocessors of a GPU there are at most for MACO; see [`crate::Device::workers`].
 const MOST: &str = "MACO_MULTIPROCESSORS";
 
-fn most(text: Option<&str>) -> Result<u32, Error> {
-    let Some(text) = text else { return Ok(u32::MAX) };
-    let expected = "a number of multiprocessors, one or more";
-    text.trim().parse().ok().filter(|&most| most > 0).ok_or_else(|| Error::Environment { variable: MOST, value: text.into(), expected })
+fn most(text: Option<OsString>) -> Result<u32, Error> {
+    Ok(environment::value(MOST, text, "a number of multiprocessors, one or more", environment::count)?.unwrap_or(u32::MAX))
 }
 
 /// The launch order of the device: whoever launches waits for the tail and becomes it.
@@ -199,7 +202,7 @@ impl Context {
             memory_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0),
             memory_bits: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0),
         };
-        let multiprocessors = limits.multiprocessors.min(most(std::env::var(MOST).ok().as_deref())?);
+        let multiprocessors = limits.multiprocessors.min(most(std::env::var_os(MOST))?);
         // SAFETY: retained above.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(primary.raw) })?;
         let _current = Current(PhantomData);
@@ -217,6 +220,7 @@ impl Context {
             order: Mutex::default(),
             watched: Mutex::default(),
             staging: Mutex::default(),
+            pinned: AtomicUsize::new(PINNED),
             modules: Mutex::default(),
             spare_events: Mutex::default(),
             lost: OnceLock::new(),
@@ -359,10 +363,12 @@ impl Context {
     unsafe fn copy(self: &Arc<Context>, direction: Direction, device: u64, rows: Rows, host: *mut u8) -> Result<(), Error> {
         refuse_while_recording(direction)?;
         let _entered = self.enter()?;
+        let bytes = self.pinned.load(Ordering::Relaxed);
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let staging = match &mut *staging {
-            Some(staging) => staging,
-            none => none.insert(Staging::new(self)?),
+            Some(staging) if staging.has(bytes) => staging,
+            // No copy is under way: each is waited for with the lock held.
+            other => other.insert(Staging::new(self, bytes)?),
         };
         // The copies are waited for below, so they need not become the tail.
         drop(self.turn(self.copies, COPIES_STREAM)?);
@@ -481,9 +487,9 @@ mod tests {
     #[test]
     fn multiprocessors_can_be_left_to_others() {
         assert_eq!(most(None).unwrap(), u32::MAX);
-        assert_eq!(most(Some(" 16\n")).unwrap(), 16);
+        assert_eq!(most(Some(" 16\n".into())).unwrap(), 16);
         for bad in ["", "0", "-1", "some", "1.5"] {
-            let error = most(Some(bad)).unwrap_err();
+            let error = most(Some(bad.into())).unwrap_err();
             assert!(error.to_string().contains(MOST), "{error}");
         }
     }

@@ -11,8 +11,10 @@ use super::memory::PinnedMemory;
 use crate::error::Error;
 use crate::tensor::Rows;
 
-/// Bytes of one pinned buffer.
-const BUFFER: usize = 4 << 20;
+/// Bytes of both pinned buffers, unless it is set.
+pub(super) const PINNED: usize = 8 << 20;
+/// A buffer has whole pages of the host.
+const PAGE: usize = 4096;
 
 /// Most bytes from one row to the next in a 2-D copy, of every GPU (CUDA driver API, `cuMemcpy2D`, `CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const PITCH: usize = i32::MAX as usize;
@@ -27,6 +29,8 @@ pub(super) enum Direction {
 /// Two pinned buffers: one is filled or emptied by the host while the copy engine works on the other.
 pub(super) struct Staging {
     buffers: [Buffer; 2],
+    /// Of both, as it was asked for.
+    bytes: usize,
 }
 
 struct Buffer {
@@ -81,10 +85,16 @@ impl fmt::Display for Direction {
 
 impl Staging {
     /// The context is current.
-    pub(super) fn new(context: &Arc<Context>) -> Result<Staging, Error> {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Staging, Error> {
+        let each = (bytes / 2).max(1).checked_next_multiple_of(PAGE).unwrap_or(bytes);
         let buffer =
-            || Ok::<_, Error>(Buffer { memory: PinnedMemory::new(context, BUFFER, "a copy buffer")?, done: EventHandle::new(context)? });
-        Ok(Staging { buffers: [buffer()?, buffer()?] })
+            || Ok::<_, Error>(Buffer { memory: PinnedMemory::new(context, each, "a copy buffer")?, done: EventHandle::new(context)? });
+        Ok(Staging { buffers: [buffer()?, buffer()?], bytes })
+    }
+
+    /// Whether it was made for so many bytes.
+    pub(super) fn has(&self, bytes: usize) -> bool {
+        self.bytes == bytes
     }
 
     /// Its events, for the context to destroy with its own.
@@ -117,7 +127,7 @@ impl Staging {
     unsafe fn pipeline(&self, context: &Context, direction: Direction, device: u64, rows: Rows, host: *mut u8) -> Result<(), Error> {
         let stream = context.copies();
         let mut pending: [Option<Piece>; 2] = [None; 2];
-        for (n, piece) in pieces(rows, BUFFER).enumerate() {
+        for (n, piece) in pieces(rows, self.buffers[0].memory.bytes()).enumerate() {
             let buffer = &self.buffers[n % 2];
             // SAFETY: pieces are parts of the rows and fit a buffer, which the host touches only when the event behind its last copy
             // has passed; the caller promises both sides.

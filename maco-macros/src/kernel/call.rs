@@ -3,7 +3,7 @@
 use maco_graph::spec::{Code, Element, FusedOperand, Via};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
-use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
+use syn::{Expr, ExprCall, ExprLit, ExprMethodCall, Ident, Lit, LitStr, Path, PathArguments};
 
 use super::analyse::{Elements, FusedOp, Replay, recorder, strip, unsupported};
 use crate::errors::error;
@@ -22,6 +22,10 @@ struct Options {
     drain: bool,
     /// The way in `.via(..)`, where it stands.
     via: Option<(Via, Path)>,
+    /// The name in `.overlap_group(..)`.
+    overlap_group: Option<LitStr>,
+    /// The token of `.overlap_next()`.
+    overlap_next: Option<Ident>,
 }
 
 impl Replay<'_> {
@@ -92,6 +96,14 @@ impl Replay<'_> {
             Some((via, path)) => (*via, self.site(path)),
             None => (Via::Automatic, path_site),
         };
+        let (group, group_site) = match &options.overlap_group {
+            Some(name) => (name.value(), self.site(name)),
+            None => (String::new(), path_site),
+        };
+        let (next, next_site) = match &options.overlap_next {
+            Some(option) => (true, self.site(option)),
+            None => (false, path_site),
+        };
         let mut ops = Vec::new();
         for (n, (path, operand)) in fused().enumerate() {
             ops.push(self.fused_op(path, operand.as_ref(), n < options.prologue.len()));
@@ -159,6 +171,7 @@ impl Replay<'_> {
                             drain: #drain,
                             via: #p::spec::Via::#via,
                             via_site: #via_site,
+                            overlap: #p::spec::CallOverlap::new(#group, #group_site, #next, #next_site),
                         };
                         <#ty> #record(#recorder, &#place, &#values)
                     }
@@ -235,7 +248,7 @@ impl Options {
                 function,
                 "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise",
             )?),
-            ("tile" | "split_k" | "priority" | "drain" | "via", _) if self.has(&name) => {
+            ("tile" | "split_k" | "priority" | "drain" | "via" | "overlap_group" | "overlap_next", _) if self.has(&name) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
             }
             ("tile", sizes) if !sizes.is_empty() => self.tile = Some(sizes.iter().map(|&size| size.clone()).collect()),
@@ -243,7 +256,9 @@ impl Options {
             ("priority", [level]) => self.priority = Some((*level).clone()),
             ("drain", []) => self.drain = true,
             ("via", [way]) => self.via = Some(named_way(way)?),
-            ("first" | "then" | "tile" | "split_k" | "priority" | "drain" | "via", _) => {
+            ("overlap_group", [name]) => self.overlap_group = Some(group_name(name)?),
+            ("overlap_next", []) => self.overlap_next = Some(method.method.clone()),
+            ("first" | "then" | "tile" | "split_k" | "priority" | "drain" | "via" | "overlap_group" | "overlap_next", _) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` takes other arguments"), HELP));
             }
             _ => return Err(error(Code::CallOption, &method.method, format!("`.{name}` is not an option of a call"), HELP)),
@@ -259,12 +274,22 @@ impl Options {
             "priority" => self.priority.is_some(),
             "drain" => self.drain,
             "via" => self.via.is_some(),
+            "overlap_group" => self.overlap_group.is_some(),
+            "overlap_next" => self.overlap_next.is_some(),
             _ => false,
         }
     }
 }
 
-const HELP: &str = "options are `.first(gelu)`, `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)`, `.drain()` and `.via(TwoShot)`";
+const HELP: &str = "options are `.first(gelu)`, `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)`, `.drain()`, `.via(TwoShot)`, `.overlap_group(\"name\")` and `.overlap_next()`";
+
+/// The name in `.overlap_group("name")`.
+fn group_name(name: &Expr) -> syn::Result<LitStr> {
+    match strip(name) {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if !text.value().is_empty() => Ok(text.clone()),
+        other => Err(error(Code::CallOption, other, "this is no name of an overlap group", "write `.overlap_group(\"gates\")`")),
+    }
+}
 
 /// The way of `.via(TwoShot)`, or of `.via(maco::Via::TwoShot)`.
 fn named_way(way: &Expr) -> syn::Result<(Via, Path)> {

@@ -22,13 +22,14 @@ pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStrea
     let (path, p) = (&model.p, quote! { super::#private });
     let symbols = &model.symbols.names;
     let field_docs = symbols.iter().map(|symbol| format!("Size of dimension `{}`.", plain(symbol)));
-    let [sizes, one, planned, with_options] = [
+    let [sizes, one, planned, with_options, in_context] = [
         format!("Sizes of the dimensions of `{text}`."),
         format!("A plan of `{text}` for one device and one choice of sizes."),
         format!("Plans `{text}`: tiles, events and lists for these sizes."),
         format!("Plans `{text}` with options."),
+        format!("Plans `{text}` for the device and the ranks of a context, by its choices."),
     ];
-    let [device, dims, options, stream] = ["device", "dims", "options", "stream"].map(shown);
+    let [device, dims, options, context, stream] = ["device", "dims", "options", "context", "stream"].map(shown);
     let (params, pushes) = (parameters(kernel, program, &p, None), pushes(kernel));
     let (borrowed, borrowed_pushes) = (parameters(kernel, program, &p, Some(quote! { 'a })), &pushes);
     quote! {
@@ -77,6 +78,14 @@ pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStrea
                 #options: &#p::PlanOptions,
             ) -> ::core::result::Result<Plan, #p::Error> {
                 ::core::result::Result::Ok(Plan { plan: super::#program::__plan(#device, &[#(#dims.#symbols),*], #options)? })
+            }
+
+            #[doc = #in_context]
+            ///
+            /// # Errors
+            /// As for [`plan`].
+            pub fn plan_in(#context: &#p::Context, #dims: Dims) -> ::core::result::Result<Plan, #p::Error> {
+                plan_with(#context.device(), #dims, &#context.options())
             }
 
             #[allow(non_snake_case, clippy::too_many_arguments)]

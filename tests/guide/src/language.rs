@@ -104,6 +104,21 @@ pub fn layers(x: In<f32, M, N>, b: [In<f32, N>; LAYERS], y: Out<f32, M, N>) {
     }
 }
 
+/// y = x · wᵀ over all ranks, and gate = x · vᵀ of each rank beside it.
+#[maco::megakernel]
+pub fn gated(
+    #[shard(1)] x: In<bf16, M, K>,
+    #[shard(1)] w: In<bf16, N, K>,
+    #[shard(1)] v: In<bf16, N, K>,
+    y: Out<bf16, M, N>,
+    #[shard(1)] gate: Out<bf16, M, N>,
+) {
+    let part = temp::<bf16, M, N>().partial(Sum);
+    linear(x, w, part);
+    all_reduce(part, y).overlap_group("gates"); // its tasks wait between those of the other calls of the group
+    linear(x, v, gate).overlap_group("gates");
+}
+
 #[maco::megakernel]
 pub fn row_parallel(#[shard(1)] x: In<bf16, M, K>, #[shard(1)] w: In<bf16, N, K>, y: Out<bf16, M, N>) {
     let part = temp::<bf16, M, N>().partial(Sum);

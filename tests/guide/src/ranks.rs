@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use maco::profile::RankProfiles;
-use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, Reduce, bf16};
+use maco::{Backend, ChannelOptions, Communicator, Context, Device, Error, PlanOptions, Reduce, Settings, bf16};
 
 use crate::language::{exchanged, layers, row_parallel, stored};
 
@@ -19,6 +19,14 @@ pub fn step(ranks: &Communicator) -> Result<Vec<f32>, Error> {
     plan.run(&x, &b, &mut y)?;
     ranks.barrier()?;
     y.download()
+}
+
+/// A plan in a context.
+pub fn in_a_context(ranks: &Communicator) -> Result<layers::Plan, Error> {
+    let context = Context::of_ranks(ranks, Settings::new().backend(Backend::Cpu).compute_sms(3).comm_sms(1))?;
+    println!("rank {} of {}", context.rank(), context.world_size());
+    let plan = layers::plan_in(&context, layers::Dims { M: 128, N: 128 })?; // computes on 3 of 4 workers
+    Ok(plan)
 }
 
 /// A process that a launcher has started.

@@ -1,7 +1,7 @@
 //! What docs/guide/gpus.md shows.
 use std::time::Duration;
 
-use maco::{CudaGraph, Device, Error, PlanOptions, Stream, Tensor};
+use maco::{Context, CudaGraph, Device, Error, PlanOptions, Schedule, Settings, SmConfig, Stream, Tensor};
 
 use crate::language::layers;
 
@@ -46,4 +46,28 @@ pub fn twice(plan: &layers::Plan, x: &Tensor<f32>, b: &[Tensor<f32>; 3], y: &mut
         plan.run(x, b, y)?;
     }
     Ok(())
+}
+
+/// Two plans of one megakernel, of which each has its configuration; the same weights.
+pub fn switched(device: &Device) -> Result<(Vec<f32>, Vec<f32>), Error> {
+    let b = [device.zeros([128])?, device.zeros([128])?, device.zeros([128])?];
+    let (prompt, token) = (device.upload(&vec![1.0; 128 * 128], [128, 128])?, device.upload(&vec![1.0; 128], [1, 128])?);
+    let (mut first, mut next) = (device.zeros([128, 128])?, device.zeros([1, 128])?);
+
+    let prefill = PlanOptions::new().sms(SmConfig::automatic());
+    let decode = PlanOptions::new().sms(SmConfig::automatic().tasks(&["affine"], 0..2));
+    let [many, one] = [
+        layers::plan_with(device, layers::Dims { M: 128, N: 128 }, &prefill)?,
+        layers::plan_with(device, layers::Dims { M: 1, N: 128 }, &decode)?,
+    ];
+    many.run(&prompt, &b, &mut first)?;
+    one.run(&token, &b, &mut next)?; // the same weights: another plan, another launch, nothing else
+    Ok((first.download()?, next.download()?))
+}
+
+/// A plan by settings, of the program or of the environment.
+pub fn by_settings() -> Result<layers::Plan, Error> {
+    let context = Context::new(Settings::new().policy(Schedule::Static).debug(true))?;
+    let plan = layers::plan_in(&context, layers::Dims { M: 128, N: 128 })?;
+    Ok(plan)
 }

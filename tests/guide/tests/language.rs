@@ -190,3 +190,10 @@ fn a_plan_with_options_runs() {
     let y = running::with_options().unwrap();
     assert!(y.iter().all(|&v| v == 0.125));
 }
+
+#[test]
+fn plans_of_other_configurations_take_the_same_weights() {
+    let (first, next) = running::switched(&Device::cpu_with(3)).unwrap();
+    assert!(first.iter().chain(&next).all(|&value| value == 0.125) && (first.len(), next.len()) == (128 * 128, 128));
+    assert_eq!(running::by_settings().unwrap().graph().schedule, maco::Schedule::Static);
+}

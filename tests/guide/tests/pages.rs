@@ -112,6 +112,18 @@ fn every_variable_is_on_a_page() {
     assert!(missing.is_empty(), "gpus.md says nothing of {missing:?}");
 }
 
+/// The table of settings has every setting, with what its variable may be.
+#[test]
+fn every_setting_is_in_the_table() {
+    let page = read(&root().join("docs/guide/gpus.md"));
+    assert!(maco::Settings::VARIABLES.len() >= 11);
+    for (variable, allowed) in maco::Settings::VARIABLES {
+        let line = page.lines().find(|line| line.starts_with("| `") && line.contains(&format!("`{variable}`"))).expect(variable);
+        let setting = variable["MACO_".len()..].to_lowercase();
+        assert!(line.contains(&format!("| {allowed} |")) && line.contains(&format!("`{setting}`")), "{variable} may be {allowed}: {line}");
+    }
+}
+
 /// The variables of the environment that these sources name, as `"MACO_GRAPH"`.
 fn variables_below(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).expect("sources are there") {

@@ -1,8 +1,9 @@
 //! What docs/guide/ranks.md shows runs.
 
+use guide::language::gated;
 use guide::ranks;
-use maco::Communicator;
 use maco::profile::RankProfiles;
+use maco::{Communicator, Device, PlanOptions};
 
 #[test]
 fn ranks_and_one_rank_do_the_same() {
@@ -63,4 +64,28 @@ fn all_ranks_are_on_one_timeline() {
 fn without_a_launcher_the_variable_is_named() {
     let error = ranks::of_a_job().unwrap_err();
     assert!(error.to_string().starts_with("MACO0093: RANK is not set\nhelp: start the program with `maco launch"), "{error}");
+}
+
+#[test]
+fn a_context_divides_the_workers() {
+    for count in [1, 2] {
+        let run = |communicator: Communicator| {
+            let plan = ranks::in_a_context(&communicator).unwrap();
+            assert_eq!(plan.workers(), 4);
+            assert!(plan.graph().lists.of(3).is_empty() && !plan.graph().lists.of(2).is_empty(), "{}", plan.graph());
+        };
+        Communicator::threads(count, run).unwrap();
+    }
+}
+
+/// The page's megakernel: what is beside the sum.
+#[test]
+fn a_group_overlaps() {
+    let plan = |communicator: Communicator| {
+        let options = PlanOptions::new().communicator(communicator);
+        let plan = gated::plan_with(&Device::cpu_with(2), gated::Dims { M: 64, N: 256, K: 16 }, &options).unwrap();
+        let overlaps = &plan.graph().graph.overlaps;
+        assert!(overlaps.len() == 1 && overlaps[0].compute == [2] && overlaps[0].comm == [1], "{overlaps:?}");
+    };
+    Communicator::threads(2, plan).unwrap();
 }

@@ -56,7 +56,7 @@ macro_rules! mistake {
                 #[allow(unused_mut, unused_assignments)]
                 let mut call = CallSite {
                     slot: 0, path: site, arguments: site + 1, result: None, fused: &[], prologue_site: site, epilogue_site: site, fused_arguments: &[], fused_site: site, tile: None, tile_site, split: None, split_site: site,
-                    priority: 0, drain: false, via: maco::Via::Automatic, via_site: site,
+                    priority: 0, drain: false, via: maco::Via::Automatic, via_site: site, overlap: maco::__private::spec::CallOverlap::NONE,
                 };
                 $(call.tile = Some(&[$($tile),+]);)?
                 $(call.split = Some($parts);)?

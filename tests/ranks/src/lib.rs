@@ -5,6 +5,7 @@ pub mod built;
 pub mod channels;
 pub mod collectives;
 pub mod mixed;
+pub mod overlapped;
 pub mod pushed;
 pub mod shares;
 pub mod sizes;
