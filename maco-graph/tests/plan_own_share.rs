@@ -108,7 +108,10 @@ fn plans(graph: &Graph, ranks: u32, ask: Ask) -> Vec<Plan> {
         gemms.map(|call| CallShape { call, tile: Some(vec![128, 256]), split: Some(1), ..CallShape::default() }).collect();
     let Ask { push, via, schedule, workers } = ask;
     let options =
-        |rank| Options { ranks, rank, push_tiles: push, via, schedule, shapes: shapes.clone(), split_k: false, ..Options::new(workers) };
+        |rank| Options { ranks, rank, push_tiles: push, schedule, shapes: shapes.clone(), split_k: false, ..Options::new(workers) };
+    let mut graph = graph.clone();
+    // What is small goes as packets.
+    graph.calls.iter_mut().filter(|call| std::ptr::eq(call.task, &SUM)).for_each(|call| call.via = via);
     (0..ranks).map(|rank| plan(graph.clone(), &options(rank)).unwrap()).collect()
 }
 

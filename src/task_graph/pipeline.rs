@@ -40,7 +40,7 @@ impl TaskGraph {
             let text =
                 format!("a pipeline of {stages} stages cannot cut `{of}`, which has {rows} rows\n  = help: give it 1 to {rows} stages");
             self.refuse(Code::View, &text);
-            Vec::from_iter([0..rows])
+            std::iter::once(0..rows).collect()
         });
         let (mut results, mut before) = (Vec::with_capacity(slices.len()), Vec::new());
         for (index, range) in (0..).zip(&slices) {

@@ -103,11 +103,8 @@ fn opened(thread: &Loom<PATIENT>, Lane { rank, lane, lanes }: Lane, launches: u3
         }
         assert!(channel.wait(thread, thread, next));
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { channel.load::<_, 1>(thread, Side::Own, count, RESULT) },
-            said(peer, launch + 16),
-            "result {launch} of rank {rank}"
-        );
+        let result = unsafe { channel.load::<_, 1>(thread, Side::Own, count, RESULT) };
+        assert_eq!(result, said(peer, launch + 16), "result {launch} of rank {rank}");
         if lanes > 1 {
             // The next kernel of the stream.
             thread.meet_lanes(lanes);
