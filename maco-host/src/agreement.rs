@@ -100,6 +100,8 @@ fn planned(core: &PlanCore) -> Vec<String> {
     lines.extend(
         plan.calls.iter().enumerate().map(|(number, call)| format!("call #{number}: tiles of {:?}, {:?} of them", call.tile, call.grid)),
     );
+    let slots = plan.calls.iter().enumerate().filter(|(_, call)| call.slots > 0);
+    lines.extend(slots.map(|(number, call)| format!("call #{number}: {} slots for messages", call.slots)));
     // Lists are long, and what differs in them is nothing that somebody wrote.
     let mut hash = DefaultHasher::new();
     (&plan.lists.order, &plan.lists.starts, &plan.lists.drains).hash(&mut hash);

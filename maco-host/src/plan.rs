@@ -75,20 +75,23 @@ impl Plan {
         match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
             None => {
                 let program = program()?;
-                Plan::load(device, &program, Plan::core(device, &program, options)?, None)
+                Plan::load(device, &program, Plan::core(device, &program, options, None)?, None)
             }
             Some(communicator) => agreement::together(
                 communicator,
                 name,
                 program(),
-                |program| Plan::core(device, program, options),
+                |program| {
+                    let room = communicator.arena().room(communicator.group(), device)?;
+                    Plan::core(device, program, options, Some(room as u64))
+                },
                 |program, core| Plan::load(device, program, core, Some(communicator)),
             ),
         }
     }
 
-    /// What this rank plans.
-    fn core(device: &Device, program: &Program, options: &PlanOptions) -> Result<PlanCore, Error> {
+    /// What this rank plans. `room`: bytes that there are for messages.
+    fn core(device: &Device, program: &Program, options: &PlanOptions, room: Option<u64>) -> Result<PlanCore, Error> {
         let max = device.workers();
         let by_attribute = match program.schedulers.unwrap_or(0) {
             0 => Schedule::Static,
@@ -160,6 +163,7 @@ impl Plan {
                 ranks,
                 via: options.via,
                 nccl,
+                message_bytes: room,
                 push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
             },
         )?;

@@ -95,6 +95,7 @@ impl Plan {
         let collective = self.graph.calls[call as usize].task.collective()?;
         let way = match planned.exchange_task(0, 0) {
             None if matches!(collective, Collective::Channel(_)) => return None,
+            None if planned.slots > 0 => return Some(format!("packets, {} slots in turn", planned.slots)),
             None => return Some("packets".to_owned()),
             Some(_) if planned.nccl => return Some("by NCCL beside the kernel".to_owned()),
             Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
@@ -103,6 +104,7 @@ impl Plan {
         Some(match planned.pushed_by {
             Some(by) if planned.whole > 0 => format!("{way}, {} tiles sent by #{by}, others by tasks", planned.whole),
             Some(by) => format!("{way}, sent by #{by}"),
+            None if planned.slots > 0 => format!("{way}, sent by tasks, {} slots in turn", planned.slots),
             None => format!("{way}, sent by tasks"),
         })
     }

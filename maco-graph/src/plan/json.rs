@@ -52,6 +52,9 @@ struct CallJson<'a> {
     /// [`super::PlannedCall::pushed_by`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed_by: Option<u32>,
+    /// [`super::PlannedCall::slots`], if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -155,6 +158,7 @@ impl Plan {
             prologue: planned.prologue,
             made_by: self.fused_into(index as u32),
             pushed_by: planned.pushed_by,
+            slots: (planned.slots > 0).then_some(planned.slots),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

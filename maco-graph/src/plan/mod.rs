@@ -10,6 +10,7 @@
 //! - `schedule` orders calls and tiles;
 //! - `events` writes the waits and signals of every task;
 //! - `in_band_flags` finds the edges whose elements carry their own flags;
+//! - `message_slots` bounds the memory of messages between ranks;
 //! - `pushed_tiles` finds the GEMMs that send their tiles to other ranks themselves;
 //! - `prologue_fusion` fuses RMSNorm and unary element-wise calls into the GEMVs that read their results;
 //! - `temps` gives temps their memory, and adds edges where they share it;
@@ -39,6 +40,7 @@ mod json;
 mod list_scheduling;
 mod lists;
 pub mod memory_bound_cost;
+mod message_slots;
 mod nccl_chunks;
 #[doc(hidden)]
 pub mod oracle;
@@ -66,6 +68,7 @@ pub use device_model::{DeviceModel, Origin};
 pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
+pub use message_slots::{MESSAGE_LINE, MessageShape};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
 pub use verify::Defect;
@@ -110,6 +113,9 @@ pub struct Options {
     pub via: Via,
     /// Whether NCCL can run beside the kernel: then calls that say so have chunks for it ([`PlannedCall::nccl`]).
     pub nccl: bool,
+    /// Bytes that each rank has for messages: where they are not enough for all tiles of its collectives, tiles have slots in turn ([`PlannedCall::slots`]). Then costs are not
+    /// looked at, since lists by them have another order than that in which slots come back. `None`: as many as are needed.
+    pub message_bytes: Option<u64>,
 }
 
 impl Options {
@@ -133,6 +139,7 @@ impl Options {
             ranks: 1,
             via: Via::Automatic,
             nccl: false,
+            message_bytes: None,
         }
     }
 }
@@ -250,6 +257,9 @@ pub struct PlannedCall {
     /// A collective that NCCL does beside the kernel. Its tiles are chunks of whole rows, of all planes, and have two tasks each: one says that the chunk is there, one waits until it has
     /// been exchanged.
     pub nccl: bool,
+    /// A collective that has room for so many messages of each rank, which are less than its tiles of one rank: tile n in task order has slot n mod `slots`, and its sender
+    /// waits until the message before has been read. 0: each tile has its own.
+    pub slots: u32,
 }
 
 impl PlannedCall {
@@ -400,16 +410,27 @@ pub struct Relation {
 /// # Errors
 /// A coded [`PlanError`] that names the call, parameter and tensor.
 pub fn plan(graph: ir::Graph, options: &Options) -> Result<Plan, PlanError> {
-    build(graph, options, None)
+    bounded(graph, options, None)
 }
 
 /// [`plan`], but without one kind of hazard: tests use it to show that they detect the missing waits.
 #[doc(hidden)]
 pub fn plan_without(graph: ir::Graph, options: &Options, dropped: Hazard) -> Result<Plan, PlanError> {
-    build(graph, options, Some(dropped))
+    bounded(graph, options, Some(dropped))
 }
 
-fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
+/// With slots in turn where messages have not enough room without.
+fn bounded(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
+    if options.message_bytes.is_none() || options.ranks == 1 || graph.calls.iter().all(|call| call.task.collective().is_none()) {
+        return build(graph, options, &[], dropped);
+    }
+    let plan = build(graph.clone(), options, &[], dropped)?;
+    let slots = message_slots::choose(&plan, options);
+    if slots.is_empty() { Ok(plan) } else { build(graph, options, &slots, dropped) }
+}
+
+/// `slots`: [`PlannedCall::slots`], or none.
+fn build(mut graph: ir::Graph, options: &Options, slots: &[u32], dropped: Option<Hazard>) -> Result<Plan, PlanError> {
     if !(1..=MAX_WORKERS).contains(&options.workers) {
         return Err(PlanError::Workers { found: options.workers, max: MAX_WORKERS });
     }
@@ -434,7 +455,13 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         let mut choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
+        let slots = slots.get(index).copied().unwrap_or(0);
+        if slots > 0 {
+            message_slots::order(&mut choice, &graph.calls[index]);
+        }
+        // The store role of a GEMM does not wait for a slot.
         if options.push_tiles
+            && slots == 0
             && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
             (pushed_by, choice.split_k) = (Some(gemm), tasks);
@@ -443,7 +470,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
-        let mut planned = PlannedCall { pushed_by, ..choice.planned(call) };
+        let mut planned = PlannedCall { pushed_by, slots, ..choice.planned(call) };
         planned.dynamic = dynamic_calls::is_dynamic(&graph, call, choice.split_k.tasks(choice.tiles()), options);
         graph.calls[index].drain |= planned.dynamic;
         calls.push(planned);
@@ -456,7 +483,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
-        Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() => {
+        Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() && slots.is_empty() => {
             list_scheduling::lists(&graph, &calls, &events, drains, options, costs)
         }
         _ => {

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use super::message_slots::PLANES_LAST;
 use super::{Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
 
@@ -57,8 +58,15 @@ fn by_priority(graph: &Graph, relations: &[Relation]) -> Vec<u32> {
 }
 
 /// Calls `each` with every coordinate of `grid` in task order: in groups of rows, column by column. Of three axes the first is slowest and the other two are rows and
-/// columns. A group has [`ROWS`] rows; with fewer `last_rows` the last ones are halved until they have as few.
+/// columns. A group has [`ROWS`] rows; with fewer `last_rows` the last ones are halved until they have as few. With [`PLANES_LAST`] the first axis is the fastest instead.
 pub(super) fn for_each_tile(grid: [u32; AXES], last_rows: u32, mut each: impl FnMut([u32; AXES])) {
+    if last_rows == PLANES_LAST {
+        if grid[0] > 0 {
+            let each: &mut dyn FnMut([u32; AXES]) = &mut |[row, column, _]| (0..grid[0]).for_each(|plane| each([plane, row, column]));
+            for_each_tile([grid[1], grid[2], 1], ROWS, each);
+        }
+        return;
+    }
     let planes = if grid[2] > 1 { grid[0] } else { 1 };
     let (rows, columns) = if grid[2] > 1 { (grid[1], grid[2]) } else { (grid[0], grid[1].min(grid[1] * grid[2])) };
     for plane in 0..planes {
@@ -212,6 +220,25 @@ mod tests {
             tiles.dedup();
             assert_eq!(tiles.len() as u32, grid.iter().product::<u32>(), "{grid:?}");
             assert!(tiles.iter().all(|coord| (0..AXES).all(|axis| coord[axis] < grid[axis])));
+        }
+    }
+
+    /// Where tiles have slots in turn, device code finds a tile's place by its coordinates.
+    #[test]
+    fn device_code_knows_the_order() {
+        for [rows, columns] in [[1, 1], [16, 3], [33, 7], [40, 1], [5, 20]] {
+            let mut next = 0;
+            for_each_tile([rows, columns, 1], ROWS, |[row, column, _]| {
+                assert_eq!(maco_abi::task_order(rows, columns, [row, column]), next);
+                assert_eq!(position(rows, columns, [row, column]), next);
+                next += 1;
+            });
+            let mut tiles = Vec::new();
+            for_each_tile([3, rows, columns], PLANES_LAST, |coord| tiles.push(coord));
+            assert_eq!(tiles.len() as u32, 3 * next);
+            for (n, &[plane, row, column]) in tiles.iter().enumerate() {
+                assert_eq!((plane, maco_abi::task_order(rows, columns, [row, column])), (n as u32 % 3, n as u32 / 3));
+            }
         }
     }
 

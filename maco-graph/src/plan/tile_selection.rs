@@ -129,6 +129,7 @@ impl Choice {
             prologue: None,
             pushed_by: None,
             nccl: self.nccl,
+            slots: 0,
         }
     }
 }

@@ -113,6 +113,15 @@ pub enum Defect {
         /// Index of the call.
         call: u32,
     },
+    /// A call whose tiles have slots in turn, of which a task that sends does not stand behind all that read what is in its slot: it would wait for them. Or one whose tiles are
+    /// sent by another call, or that has too few slots.
+    #[error("call #{call} cannot have so few slots for messages: task {task} stands before one that empties its slot")]
+    Slots {
+        /// Index of the call.
+        call: u32,
+        /// The task.
+        task: u32,
+    },
     /// A temp that lies outside the memory of temps, or outside the part that in-band flags have of it.
     #[error("temp #{tensor} lies outside the memory that temps have")]
     TempOutside {
@@ -151,6 +160,7 @@ impl Plan {
             return Err(Defect::PushedTiles { call });
         }
         self.verify_lists()?;
+        (0..self.calls.len() as u32).try_for_each(|call| self.verify_slots(call))?;
         self.verify_temps()
     }
 

@@ -184,6 +184,7 @@ mod tests {
             dynamic: false,
             prologue: None,
             pushed_by: None,
+            slots: 0,
             nccl: false,
         };
         let uses = Uses::new(&graph, &(0..calls.len() as u32).map(planned).collect::<Vec<_>>());
