@@ -296,13 +296,14 @@ impl TileMessages {
     /// Waits until rank `to` has read what lies where the next message goes; false if the ranks do not go on.
     #[inline(always)]
     fn wait_for_credit<S: System>(&self, system: &S, wait: &impl Wait, to: u32) -> bool {
-        // SAFETY: (of both) an aligned word of this rank's symmetric memory.
         let found = if self.one_way {
             let (number, _) = self.number(system, to, MessageWord::Sent);
             let at = self.word(to, MessageWord::Credit);
+            // SAFETY: an aligned word of this rank's symmetric memory.
             wait.until(|| reached(unsafe { system.poll(at) }, number.wrapping_sub(1)))
         } else {
             let (at, before) = (self.word(to, MessageWord::Received), maco_abi::turn_flag(self.ranks.launch, self.round - 1));
+            // SAFETY: as above.
             wait.until(|| maco_abi::is_read(unsafe { system.poll(at) }, before))
         };
         system.acquire();
