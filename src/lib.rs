@@ -34,7 +34,10 @@ mod task_graph;
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod host {
-    pub use crate::task_graph::{CompiledGraph, Future, Node, Operand, Outputs, Overlapping, Region, TaskGraph, TaskSet};
+    pub use crate::task_graph::{
+        CompiledGraph, DependsOn, Future, Node, Operand, Outputs, Overlapping, Phase, Phased, Region, Results, Stage, TaskGraph, TaskSet,
+        overlapped,
+    };
     pub use maco_graph::spec::{Reduction as Reduced, TaskSpec, Via};
     pub use maco_host::*;
 }

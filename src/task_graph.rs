@@ -4,19 +4,24 @@
 //! over a megakernel, with the same codes.
 
 mod collectives;
+mod compiled;
 mod overlap;
+mod parts;
+mod phase;
+mod pipeline;
 
-use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use maco_device::{bf16, f16};
-use maco_graph::plan;
-use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
-use maco_host::{Arguments, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
+use maco_graph::ir;
+use maco_graph::spec::{Argument, BuildError, CallOptions, Code, Element, Kind, Owned, Placement, TaskSpec, Value, Via, View};
+use maco_host::{Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, TensorElement};
 
 use crate::tasks;
-use overlap::Beside;
+pub use compiled::{CompiledGraph, Outputs};
 pub use overlap::{Future, Overlapping, Region};
+use parts::Part;
+pub use phase::{DependsOn, Phase, Phased};
+pub use pipeline::{Results, Stage, overlapped};
 
 /// Tasks a run-time graph may call, with their code: made by [`crate::task_set!`].
 #[derive(Clone, Copy)]
@@ -86,12 +91,16 @@ impl From<i32> for Operand {
     }
 }
 
+#[derive(Clone)]
 struct Declared {
     name: String,
     kind: Kind,
     element: Element,
     shape: Vec<u64>,
     placement: Placement,
+    symmetric: bool,
+    /// What it is a part of, if it is: then kind, name and placement are those of that one.
+    part: Option<Part>,
 }
 
 struct Call {
@@ -134,7 +143,8 @@ pub struct TaskGraph {
     set: TaskSet,
     tensors: Vec<Declared>,
     calls: Vec<Call>,
-    overlaps: Vec<Beside>,
+    overlaps: Vec<ir::Overlap>,
+    phases: Vec<ir::Phase>,
     /// The first mistake, which [`TaskGraph::compile`] tells: building goes on.
     mistake: Option<Error>,
 }
@@ -144,11 +154,11 @@ impl TaskGraph {
     pub fn new(name: &str, set: TaskSet) -> TaskGraph {
         static GRAPHS: AtomicU32 = AtomicU32::new(0);
         let id = GraphId { number: GRAPHS.fetch_add(1, Ordering::Relaxed), name: maco_graph::spec::intern(name) };
-        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), overlaps: Vec::new(), mistake: None }
+        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), overlaps: Vec::new(), phases: Vec::new(), mistake: None }
     }
 
     fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
-        self.tensors.push(Declared { name, kind, element, shape, placement: Placement::Replicated });
+        self.tensors.push(Declared { name, kind, element, shape, placement: Placement::Replicated, symmetric: false, part: None });
         Node { index: self.tensors.len() - 1, graph: self.id }
     }
 
@@ -159,6 +169,11 @@ impl TaskGraph {
             self.mistake.get_or_insert_with(foreign);
         }
         node.graph == self.id
+    }
+
+    /// Keeps a mistake that has the code of one in a megakernel.
+    fn refuse(&mut self, code: Code, text: &str) {
+        self.mistake.get_or_insert_with(|| Error::Build(BuildError { code, text: format!("{code}: {text}") }));
     }
 
     fn tensor(&self, node: Node) -> Option<&Declared> {
@@ -175,7 +190,7 @@ impl TaskGraph {
         self.declare(name.to_owned(), Kind::Temp, E::ELEMENT, shape.into())
     }
 
-    /// Names a tensor in messages and in the printed graph. An output has its name from [`TaskGraph::output`], and keeps it.
+    /// Names a tensor in messages and in the printed graph. An output has its name from [`TaskGraph::output`], and keeps it; a part has the name of its tensor.
     pub fn name(&mut self, node: Node, name: &str) {
         if !self.owns(node, "`name`") {
             return;
@@ -196,6 +211,7 @@ impl TaskGraph {
         }
         let tensor = &self.tensors[node.index];
         let fault = match tensor.kind {
+            _ if tensor.part.is_some() => Some(OutputFault::Part { of: self.tensors[self.whole(node.index)].name.as_str().into() }),
             Kind::In => Some(OutputFault::Input { name: tensor.name.as_str().into() }),
             Kind::Out => Some(OutputFault::Twice { name: tensor.name.as_str().into() }),
             _ if self.tensors.iter().any(|other| other.kind == Kind::Out && other.name == name) => Some(OutputFault::Name),
@@ -285,7 +301,7 @@ impl TaskGraph {
     /// # Errors
     /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task that the set lacks, has
     /// twice, or has not for that element, MACO0070 for a tensor of another graph, MACO0071 for an output that has its name twice, gets
-    /// another one by [`TaskGraph::name`] or is an input, and the errors of [`Plan::build`].
+    /// another one by [`TaskGraph::name`], is an input or a part of a tensor, and the errors of [`Plan::build`].
     pub fn compile(self, device: &Device) -> Result<CompiledGraph, Error> {
         self.compile_with(device, &PlanOptions::new())
     }
@@ -306,7 +322,7 @@ impl TaskGraph {
     fn program(&self) -> Result<Program, Error> {
         let mut graph = Owned::new();
         // Parameters first, then temps: the order of a megakernel.
-        let mut order: Vec<usize> = (0..self.tensors.len()).collect();
+        let mut order: Vec<usize> = (0..self.tensors.len()).filter(|&n| self.tensors[n].part.is_none()).collect();
         order.sort_by_key(|&n| match self.tensors[n].kind {
             Kind::In => 0,
             Kind::Out => 1,
@@ -316,6 +332,12 @@ impl TaskGraph {
         for n in order {
             let tensor = &self.tensors[n];
             views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, tensor.placement)?;
+            if tensor.symmetric {
+                graph.symmetric(views[n]);
+            }
+        }
+        for n in 0..self.tensors.len() {
+            self.view_part(n, &mut graph, &mut views)?;
         }
         for call in &self.calls {
             let own = call.task.own();
@@ -347,7 +369,8 @@ impl TaskGraph {
             graph.call(task, *slot, &arguments, options)?;
         }
         let mut graph = graph.finish()?.resolve(self.id.name, &[])?;
-        graph.overlaps = self.overlaps.iter().map(Into::into).collect();
+        graph.overlaps.clone_from(&self.overlaps);
+        graph.phases.clone_from(&self.phases);
         for call in &graph.calls {
             let instance = call.slot + call.element * call.task.tile_variants();
             if self.set.instances.checked_shr(instance).is_some_and(|rest| rest & 1 == 0) {
@@ -367,101 +390,3 @@ impl TaskGraph {
         })
     }
 }
-
-/// A [`TaskGraph`] planned for a device.
-pub struct CompiledGraph {
-    plan: Plan,
-    inputs: usize,
-    outputs: Vec<Declared>,
-}
-
-impl CompiledGraph {
-    /// Runs the graph on `inputs`, in the order in which they were declared, into new outputs.
-    ///
-    /// # Errors
-    /// MACO0030 for another number of inputs; those of [`Plan::run`].
-    pub fn execute(&self, inputs: Arguments<'_>) -> Result<Outputs, Error> {
-        if inputs.tensor_count() != self.inputs {
-            return Err(Error::ArgumentCount {
-                megakernel: self.graph().graph.name.as_str().into(),
-                what: "inputs",
-                expected: self.inputs,
-                found: inputs.tensor_count(),
-            });
-        }
-        let mut tensors = Vec::with_capacity(self.outputs.len());
-        for output in &self.outputs {
-            let tensor = AnyTensor::zeros(self.plan.device(), output.element, &output.shape)?;
-            tensors.push((output.name.clone(), tensor));
-        }
-        let mut arguments = inputs;
-        for (_, tensor) in &mut tensors {
-            arguments = tensor.pass(arguments);
-        }
-        let report = self.plan.run(arguments)?;
-        Ok(Outputs { tensors, report })
-    }
-
-    /// The plan: tasks, waves, `graph()` and the rest.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The planned graph: text, `.dot()`, `.json()`.
-    pub fn graph(&self) -> &plan::Plan {
-        self.plan.graph()
-    }
-
-    /// Length of the longest chain of dependent tasks.
-    pub fn waves(&self) -> u32 {
-        self.plan.waves()
-    }
-}
-
-/// What a [`CompiledGraph`] computed.
-pub struct Outputs {
-    tensors: Vec<(String, AnyTensor)>,
-    report: Report,
-}
-
-impl Outputs {
-    /// The output `name`, if there is one of that element type.
-    pub fn get<E: TensorElement>(&self, name: &str) -> Option<&Tensor<E>> {
-        self.tensors.iter().find(|(known, _)| known == name).and_then(|(_, tensor)| tensor.as_any().downcast_ref())
-    }
-
-    /// How the run went.
-    pub fn report(&self) -> Report {
-        self.report
-    }
-}
-
-macro_rules! any_tensor {
-    ($($variant:ident $element:ty),*) => {
-        /// A tensor whose element type is known at run time.
-        enum AnyTensor {
-            $($variant(Tensor<$element>)),*
-        }
-
-        impl AnyTensor {
-            fn zeros(device: &Device, element: Element, shape: &[u64]) -> Result<AnyTensor, Error> {
-                Ok(match element {
-                    $(Element::$variant => AnyTensor::$variant(device.zeros::<$element>(shape)?)),*
-                })
-            }
-
-            fn pass<'a>(&'a mut self, arguments: Arguments<'a>) -> Arguments<'a> {
-                match self {
-                    $(AnyTensor::$variant(tensor) => arguments.tensor_mut(tensor)),*
-                }
-            }
-
-            fn as_any(&self) -> &dyn Any {
-                match self {
-                    $(AnyTensor::$variant(tensor) => tensor),*
-                }
-            }
-        }
-    };
-}
-any_tensor!(Bf16 bf16, F16 f16, F32 f32, I32 i32, U32 u32, I8 i8);

@@ -111,3 +111,37 @@ pub fn gated(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>) {
     copy(x, part);
     all_reduce(part, y).via(Nccl);
 }
+
+/// y = the sum of x over all ranks, by the way that the plan chooses.
+#[maco::megakernel]
+pub fn reduced(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, M, N>) {
+    let part = temp::<bf16, M, N>().partial(Sum);
+    copy(x, part);
+    all_reduce(part, y);
+}
+
+/// Plane r of y is the x of rank r.
+#[maco::megakernel]
+pub fn gathered(#[shard(0)] x: In<bf16, M, N>, y: Out<bf16, R, M, N>) {
+    all_gather(x, y);
+}
+
+/// y = x, of three axes.
+#[maco::task(tile(r = 1, i = 8, j = 256))]
+pub fn planes(cta: &mut Cta, #[read(r, i, j)] x: Tensor<bf16, R, M, N>, #[write(r, i, j)] y: Tensor<bf16, R, M, N>) {
+    cta.zip(x, y, |v| v);
+}
+
+/// y = the sum of this rank's plane of x over all ranks.
+#[maco::megakernel]
+pub fn scattered(#[shard(0)] x: In<bf16, R, M, N>, #[shard(0)] y: Out<bf16, M, N>) {
+    let part = temp::<bf16, R, M, N>().partial(Sum);
+    planes(x, part);
+    reduce_scatter(part, y);
+}
+
+/// Plane r of y is this rank's plane of the x of rank r.
+#[maco::megakernel]
+pub fn swapped(#[shard(0)] x: In<bf16, R, M, N>, #[shard(0)] y: Out<bf16, R, M, N>) {
+    all_to_all(x, y);
+}

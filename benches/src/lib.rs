@@ -31,6 +31,14 @@ pub mod shapes;
 pub mod tasks;
 pub mod timing;
 pub mod tuning_file;
+pub mod ways;
+
+/// How the first collective of a plan goes, and who chose it: `one-shot, sent by #1 (model)`.
+pub fn way(plan: &maco::Plan) -> String {
+    let plan = plan.graph();
+    let exchanged = (0..plan.calls.len() as u32).find_map(|call| plan.exchange(call));
+    exchanged.unwrap_or_default()
+}
 
 /// Launches of which the last one is recorded behind the others.
 const BEFORE_TRACE: usize = 20;

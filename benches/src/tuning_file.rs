@@ -1,4 +1,4 @@
-//! The tuning file that both kinds of tuning add to.
+//! The tuning file that all kinds of tuning add to.
 
 use std::path::Path;
 

@@ -19,6 +19,7 @@ use crate::simt::warp::SimtWarp;
 pub mod channels;
 pub mod collectives;
 pub mod operations;
+pub mod symmetric;
 
 /// The CTA (cooperative thread array) that runs a task of kind `K`, as role `R` sees it. Users write `&mut Cta`, or `&mut Cta<Gemm>`; the macro adds the rest.
 /// Products on the tensor cores are its own methods, all others those of [`Operations`](operations::Operations),

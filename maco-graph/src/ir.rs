@@ -19,6 +19,10 @@ pub struct Graph {
     pub calls: Vec<Call>,
     /// Calls that wait for other ranks beside others.
     pub overlaps: Vec<Overlap>,
+    /// Tensors that are marked symmetric, by their positions: they lie where other ranks store.
+    pub symmetric: Vec<u32>,
+    /// Collectives that begin behind other calls.
+    pub phases: Vec<Phase>,
 }
 
 /// Tasks of `comm` that wait for other ranks come between tasks of `compute` in the workers' lists, so that workers compute while tiles travel.
@@ -30,6 +34,15 @@ pub struct Overlap {
     pub comm: Vec<u32>,
     /// In how many waves: behind each comes the same share of the tasks that wait. As many as each worker has tasks of `compute` if it is not said.
     pub waves: Option<u32>,
+}
+
+/// No task of `comm` begins before all tasks of `behind` have ended, whatever they read and write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Phase {
+    /// Collectives, by their positions in program order.
+    pub comm: Vec<u32>,
+    /// Calls that come before them in program order.
+    pub behind: Vec<u32>,
 }
 
 impl Graph {

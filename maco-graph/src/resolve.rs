@@ -171,7 +171,10 @@ impl Recording<'_> {
         }
         let mut graph = Graph { name: name.to_owned(), ..Graph::default() };
         let mut seen = HashMap::new();
-        for row in self.tensors {
+        for (index, row) in (0..).zip(self.tensors) {
+            if row.symmetric {
+                graph.symmetric.push(index);
+            }
             let shape = row.dims[..usize::from(row.rank)].iter().map(|&dim| values.size(dim)).collect::<Result<_, _>>()?;
             graph.tensors.push(Tensor {
                 name: unique(&mut seen, row.name),

@@ -145,7 +145,7 @@ fn gemms_send_the_tiles_of_an_all_reduce() {
         let planned = plan(layer(true, false), &Options { schedule, ..pushing() }).unwrap();
         assert_eq!((planned.calls[1].pushed_by, planned.pushes(0)), (Some(0), Some(1)));
         assert_eq!((planned.calls[1].parts, planned.calls[1].tasks.len()), (1, 8 * 8));
-        assert_eq!([0, 1, 2].map(|call| planned.exchange(call)), [None, Some("one-shot, sent by #0".to_owned()), None]);
+        assert_eq!([0, 1, 2].map(|call| planned.exchange(call)), [None, Some("one-shot, sent by #0 (only way)".to_owned()), None]);
         assert!(
             planned.to_string().contains("one-shot, sent by #0")
                 && planned.dot().contains("sent by #0")
@@ -241,7 +241,7 @@ fn owners_add_up_in_a_task_of_their_own() {
             assert_eq!(part > 0, planned.lists.of(worker)[..at].contains(&(task - 1)));
         }
         let way = planned.exchange(1).unwrap();
-        assert_eq!(way, if push_tiles { "two-shot, sent by #0" } else { "two-shot, sent by tasks" });
+        assert_eq!(way, if push_tiles { "two-shot, sent by #0 (model)" } else { "two-shot, sent by tasks (model)" });
         assert!(planned.to_string().contains(&way));
     }
 }
@@ -264,14 +264,15 @@ fn a_call_says_which_way_its_tiles_go() {
         (TwoShot, OneShot, 2, 3),
         // Of one rank there is nobody who could own another's.
         (TwoShot, TwoShot, 1, 2),
-        // Tiles are of 32 KiB.
-        (Automatic, Packets, 2, 2),
     ] {
         assert_eq!(parts(via, of_all, ranks), Ok(expected), "{via:?}, {of_all:?}, {ranks} ranks");
     }
-    let error = parts(Packets, Automatic, 2).unwrap_err();
-    assert_eq!(error.code(), 18);
-    assert!(error.to_string().contains("`all_reduce` (call #1) has no tile that goes `.via(Packets)`"), "{error}");
+    // Tiles are of 32 KiB.
+    for [via, of_all] in [[Packets, Automatic], [Automatic, Packets]] {
+        let error = parts(via, of_all, 2).unwrap_err();
+        assert_eq!(error.code(), 18);
+        assert!(error.to_string().contains("`all_reduce` (call #1) has no tile that goes `.via(Packets)`"), "{error}");
+    }
 }
 
 /// NCCL gets chunks of rows, in their order; who waits for one comes behind all who say that theirs is there.
@@ -356,7 +357,7 @@ fn whole_tiles_of_a_split_gemm_are_sent() {
         let planned = plan(build.0, &options).unwrap();
         let (gemm, call) = (&planned.calls[0], &planned.calls[1]);
         assert_eq!((gemm.whole, call.pushed_by), (whole, Some(0)));
-        let way = format!("one-shot, {} tiles sent by #0, others by tasks", call.whole);
+        let way = format!("one-shot, {} tiles sent by #0, others by tasks (only way)", call.whole);
         assert_eq!([0, 1].map(|call| planned.exchange(call)), [None, Some(way)]);
         // Nine rows of tiles of the GEMM, whose columns follow one another; two tiles of the all-reduce are one of it, but for the last row.
         let sent = |down: u32, right: u32| right * 9 + down < whole;

@@ -4,18 +4,11 @@ mod plan_graphs;
 use maco_abi::ExchangeTask;
 use maco_graph::ir::{Graph, Overlap, TensorKind};
 use maco_graph::plan::{Options, Plan, plan};
-use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec, Via};
-use plan_graphs::{ADD, Build, STAGED_GEMM, axis, task, tensor};
+use maco_graph::spec::{Collective, Reduction, TaskKind, TaskSpec, Via};
+use plan_graphs::{ADD, Build, COLLECTIVE, STAGED_GEMM};
 
 /// As `all_reduce` of the library, with one tile.
-static SUM: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
-    ..task(
-        "all_reduce",
-        &[axis("i", &[64]), axis("j", &[256])],
-        &[tensor("part", Access::Read, &[Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])],
-    )
-};
+static SUM: TaskSpec = TaskSpec { kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)), ..COLLECTIVE };
 
 /// #0 a GEMM and #1 its sum over all ranks; #2 a GEMM that needs neither; #3 adds both.
 fn graph(via: Via, overlaps: &[Overlap]) -> Graph {
@@ -100,4 +93,49 @@ fn what_cannot_overlap_is_refused() {
     assert!(error.contains("(call #2)") && error.contains("is no collective"), "{error}");
     // One that can is enough.
     planned(Via::OneShot, &[Overlap { compute: vec![3, 2], ..beside(None) }]);
+}
+
+/// Four slices of rows, each a GEMM and its sum: what waits in the sum of one comes between tasks of the GEMM of the next, and not before them all.
+#[test]
+fn stages_of_a_pipeline_hide_the_ones_before() {
+    const STAGES: u32 = 4;
+    let graph = |overlapped: bool| {
+        let mut build = Build::default();
+        let (x, w) = (build.input("x", &[1024, 64]), build.input("w", &[2048, 64]));
+        let y = build.tensor("y", TensorKind::Out, &[1024, 2048]);
+        for stage in 0..u64::from(STAGES) {
+            let part = build.temp(&format!("part{stage}"), &[256, 2048]);
+            let rows = |tensor: u32| build.slice(tensor, 0, 256 * stage, 256 * (stage + 1));
+            let (x, w, y, part) = (rows(x), build.whole(w), rows(y), build.whole(part));
+            build.call_on(&STAGED_GEMM, vec![x, w, part.clone()]);
+            build.call_on(&SUM, vec![part, y]);
+        }
+        if overlapped {
+            build.0.overlaps =
+                (1..STAGES).map(|stage| Overlap { compute: vec![2 * stage], comm: vec![2 * stage - 1], waves: None }).collect();
+        }
+        build.0
+    };
+    let planned = |overlapped| plan(graph(overlapped), &Options { ranks: 2, split_k: false, ..Options::new(4) }).unwrap();
+    // Of each sum but the last: how many tasks of the next GEMM come before its first task that waits for others, and before its last one.
+    let hidden = |plan: &Plan| -> Vec<[usize; 2]> {
+        let place = |task: u32| plan.lists.positions[task as usize];
+        let of = |stage: usize| {
+            let sum = &plan.calls[2 * stage + 1];
+            let waits =
+                |task: &u32| sum.exchange_task(task - sum.tasks.start, plan.tasks[*task as usize].part) == Some(ExchangeTask::Receive);
+            let mut waiting: Vec<u32> = sum.tasks.clone().filter(waits).map(place).collect();
+            waiting.sort_unstable();
+            let next = plan.calls[2 * stage + 2].tasks.clone().map(place);
+            [waiting[0], waiting[waiting.len() - 1]].map(|task| next.clone().filter(|&other| other < task).count())
+        };
+        (0..STAGES as usize - 1).map(of).collect()
+    };
+    let (plain, piped) = (planned(false), planned(true));
+    let tasks = piped.calls[2].tasks.len();
+    assert!(tasks >= 16, "{tasks} tasks of a stage");
+    for (before, after) in hidden(&plain).into_iter().zip(hidden(&piped)) {
+        assert!(before[1] < tasks / 2, "{before:?} of {tasks}: they were behind before");
+        assert!(after[0] >= tasks / 8 && after[0] < tasks && after[1] == tasks, "{after:?} of {tasks}");
+    }
 }

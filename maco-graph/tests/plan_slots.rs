@@ -3,7 +3,7 @@ mod plan_graphs;
 
 use maco_abi::ExchangeTask;
 use maco_graph::ir::{Graph, TensorKind};
-use maco_graph::plan::{Costs, Defect, Options, Plan, Schedule, plan};
+use maco_graph::plan::{CallShape, Costs, Defect, Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec, Via};
 use plan_graphs::{Build, STAGED_GEMM, axis, task, tensor};
 
@@ -54,6 +54,8 @@ fn graph(ranks: u64) -> Graph {
         let y = out(&mut build, name, &[m, n]);
         build.call(task, &[part, y]);
     }
+    // Whatever the options say of the others.
+    build.0.calls[2].via = Via::Packets;
     let (y, shape) = (out(&mut build, "gathered", &[ranks, m, n]), [ranks, m, n]);
     build.call(&GATHER, &[part, y]);
     let y = out(&mut build, "scattered", &[m, n]);
@@ -169,6 +171,22 @@ fn all_ranks_end_with_slots_in_turn() {
                 assert_eq!(run(&planned, ranks), ranks as usize * planned.tasks.len(), "{ranks} ranks, {via:?}, {schedule}: {planned}");
             }
         }
+    }
+}
+
+/// GEMMs begin at a share that depends on the rank, and what is exchanged, with what waits for a slot, stands in one order on all ranks.
+#[test]
+fn ranks_have_one_order_of_exchanges() {
+    for ranks in [2, 3] {
+        // Tiles with the columns of those that are summed, so that each has one owner.
+        let shapes = vec![CallShape { call: 0, tile: Some(vec![128, 256]), split: Some(1), ..CallShape::default() }];
+        let of = |rank| Options { rank, via: Via::TwoShot, shapes: shapes.clone(), split_k: false, ..options(ranks, 1000) };
+        let all: Vec<Plan> = (0..ranks).map(|rank| plan(graph(ranks.into()), &of(rank)).unwrap()).collect();
+        for plan in &all {
+            assert!(plan.calls[0].order.has_shares() && plan.calls[1..].iter().all(|call| call.slots > 0), "{plan}");
+            assert!(plan.exchanges().eq(all[0].exchanges()), "{plan}");
+        }
+        assert_ne!(all[0].tasks, all[1].tasks);
     }
 }
 

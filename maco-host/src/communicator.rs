@@ -13,6 +13,8 @@ use crate::exchange::PlanArena;
 use crate::gpu::NcclCommunicators;
 use crate::lean::LeanStates;
 use crate::options::deadline_ns;
+use crate::peer_access::PeerAccess;
+use crate::tensor::{IntoShape, Tensor, TensorElement};
 
 /// How long ranks wait for each other where nothing else is said; `MACO_DEADLINE_SCALE` multiplies it. They start one after another.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -29,6 +31,7 @@ struct Inner {
     arena: PlanArena,
     lean: LeanStates,
     nccl: NcclCommunicators,
+    peers: PeerAccess,
 }
 
 impl Communicator {
@@ -137,6 +140,16 @@ impl Communicator {
         SymmetricMemory::new(self.0.group.clone(), device, bytes)
     }
 
+    /// A tensor of zeros where other ranks may store: for parameters that are marked `#[symmetric]`. It lies in the memory that the plans' messages have
+    /// ([`Communicator::set_message_memory`]), and is a tensor like any other besides. All ranks call it, with the same element and shape; what one has dropped is used again when
+    /// all have.
+    ///
+    /// # Errors
+    /// MACO0037 for a bad shape; MACO0100 when there is no room, MACO0097 when ranks differ, MACO0096 when a GPU fails, MACO0095 when a rank does not come; the same on every rank.
+    pub fn symmetric_tensor<E: TensorElement>(&self, device: &Device, shape: impl IntoShape) -> Result<Tensor<E>, Error> {
+        Tensor::symmetric(self, device, shape)
+    }
+
     /// How many bytes of each rank's symmetric memory are for the messages of all plans together, 64 MiB if it is not set: as many as tensors that ranks exchange have, for
     /// each rank twice, and of small tiles twice as many. All ranks say the same, before the first plan with collectives.
     ///
@@ -161,6 +174,7 @@ impl Communicator {
             arena: PlanArena::default(),
             lean: LeanStates::default(),
             nccl: NcclCommunicators::default(),
+            peers: PeerAccess::default(),
         }))
     }
 
@@ -173,9 +187,14 @@ impl Communicator {
         &self.0.lean
     }
 
-    /// NCCL's communicators of the plans whose calls say `.via(Nccl)`.
+    /// NCCL's communicators of the plans with calls that go by it.
     pub(crate) fn nccl(&self) -> &NcclCommunicators {
         &self.0.nccl
+    }
+
+    /// Whether GPUs have access to each other's memory.
+    pub(crate) fn peers(&self) -> &PeerAccess {
+        &self.0.peers
     }
 
     pub(crate) fn arena(&self) -> &PlanArena {

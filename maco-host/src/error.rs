@@ -578,6 +578,12 @@ pub enum OutputFault {
         /// Its name.
         name: Box<str>,
     },
+    /// The tensor is a part of another one.
+    #[error("it is a part of `{of}`\nhelp: make the whole tensor the output, or copy the part to a `temp` that becomes it")]
+    Part {
+        /// Name of the whole tensor.
+        of: Box<str>,
+    },
 }
 
 /// `rows 0..64, all columns`

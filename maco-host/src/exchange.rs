@@ -6,8 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use maco_abi::{Fifo, Ranks};
+use maco_graph::ir::{Graph, TensorKind};
 use maco_ranks::{Block, Error as RanksError, Group};
 
+use crate::arguments::Arguments;
 use crate::channel::{Service, SymmetricMemory};
 use crate::device::Device;
 use crate::error::Error;
@@ -78,6 +80,37 @@ impl PlanArena {
         let shared = Arc::new(Shared { memory, dropped: Mutex::default() });
         made.push((device.clone(), shared.clone()));
         Ok(shared)
+    }
+}
+
+/// A part of every rank's symmetric memory for a tensor, until it is dropped: see `Communicator::symmetric_tensor`.
+#[derive(Debug)]
+pub(crate) struct SymmetricPart {
+    shared: Arc<Shared>,
+    block: Option<Block>,
+    address: u64,
+}
+
+impl SymmetricPart {
+    /// `bytes` zeros on `device`. All ranks call it; `what` is for messages.
+    pub(crate) fn new(group: &Arc<Group>, arena: &PlanArena, device: &Device, what: &str, bytes: u64) -> Result<SymmetricPart, Error> {
+        let shared = arena.get(group, device)?;
+        shared.collect(group)?;
+        let block = shared.memory.block(what, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let base = shared.memory.table().bases[group.rank() as usize];
+        let address = base + block.offset() as u64;
+        Ok(SymmetricPart { shared, block: Some(block), address })
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for SymmetricPart {
+    fn drop(&mut self) {
+        let mut dropped = self.shared.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.extend(self.block.take());
     }
 }
 
@@ -169,6 +202,27 @@ impl Exchange {
             offset: self.block.as_ref().map_or(0, |block| block.offset() as u64),
             gates: 0,
         }
+    }
+
+    /// Refuses arguments outside of the symmetric memory for tensors that other ranks store.
+    pub(crate) fn check_symmetric(&self, graph: &Graph, arguments: &Arguments<'_>) -> Result<(), Error> {
+        let begin = self.bases[self.group.rank() as usize];
+        let end = begin + self.shared.memory.bytes() as u64;
+        let parameters = graph.tensors.iter().enumerate().filter(|(_, tensor)| tensor.kind != TensorKind::Temp);
+        for ((n, tensor), argument) in parameters.zip(&arguments.tensors) {
+            let placed = &argument.placed;
+            let inside = begin <= placed.address && placed.end() <= end && placed.address.is_multiple_of(16);
+            let wide = (placed.layout.row_stride * u64::from(placed.element.bytes())).is_multiple_of(16);
+            if graph.symmetric.contains(&(n as u32)) && !(inside && wide) {
+                let what = format!(
+                    "`{}` of megakernel `{}` is symmetric, and the memory of its argument is not: other ranks cannot store there",
+                    tensor.name, graph.name
+                );
+                let help = "make the tensor with `communicator.symmetric_tensor(&device, shape)`, on all ranks";
+                return Err(RanksError::Memory { what: what.into(), help }.into());
+            }
+        }
+        Ok(())
     }
 
     /// For each tile the rank, plus 1, whose message it has waited for in vain; 0 for none. The launch has ended.

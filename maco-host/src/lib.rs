@@ -20,6 +20,7 @@ mod hang;
 mod lean;
 mod lower;
 mod options;
+mod peer_access;
 mod plan;
 mod plan_core;
 pub mod profile;
@@ -30,6 +31,7 @@ mod signature;
 mod single_task;
 mod tensor;
 mod tuning;
+mod ways;
 
 pub use arguments::{Arguments, ScalarValue};
 pub use channel::{ChannelOptions, Channels, MemoryChannel, PortChannel, SymmetricBuffer, SymmetricMemory, SymmetricPlace, SymmetricTable};
@@ -42,7 +44,7 @@ pub use hang::{Dependency, Executor, Hang, RankWait, Symptom};
 pub use lean::{Collecting, RankElement, Reduce};
 #[doc(hidden)]
 pub use lower::Fault;
-pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};
+pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule, WayLine};
 /// How ranks find each other, what goes wrong between them ([`ranks::Error`]), and memory that they share.
 pub use maco_ranks as ranks;
 pub use options::PlanOptions;

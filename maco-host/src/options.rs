@@ -32,7 +32,9 @@ pub struct PlanOptions {
     pub(crate) prologues: bool,
     pub(crate) share_temps: bool,
     pub(crate) push_tiles: bool,
+    pub(crate) own_share: bool,
     pub(crate) via: Via,
+    pub(crate) choose_nccl: bool,
     pub(crate) comm_sms: u32,
     pub(crate) communicator: Option<Communicator>,
 }
@@ -56,7 +58,9 @@ impl Default for PlanOptions {
             prologues: true,
             share_temps: true,
             push_tiles: true,
+            own_share: true,
             via: Via::Automatic,
+            choose_nccl: true,
             comm_sms: 8,
             communicator: None,
         }
@@ -115,7 +119,7 @@ impl PlanOptions {
     }
 
     /// What was measured on this kind of device: tiles and split-K that are the fastest, and what the device costs, by which the planner chooses those of
-    /// other calls. What the source says has precedence, and so has [`PlanOptions::shapes`]. Without, the file that the environment's `MACO_TUNING` names,
+    /// other calls, and which ways of collectives are the fastest. What the source says has precedence, and so has [`PlanOptions::shapes`]. Without, the file that the environment's `MACO_TUNING` names,
     /// if it does.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> PlanOptions {
@@ -188,16 +192,36 @@ impl PlanOptions {
         self
     }
 
-    /// How tiles of all-reduces go to the other ranks whose calls do not say it (`.via(TwoShot)`): those of 16 KiB and more, since smaller ones go as packets. By default as
-    /// many bytes are sent as must be: in one step of two ranks, in two of more. These ways have the same bits.
-    /// NCCL does only calls that say so themselves: `Via::Nccl` and `Via::Packets` change nothing here.
+    /// Whether GEMMs of what ranks exchange begin at a share that depends on the rank: with the tiles of the next rank, where a tile belongs to one, and at the own part of what was
+    /// gathered. With `false` all ranks make tiles in the same order, for comparison; results have the same bits. All ranks say the same.
+    #[must_use]
+    pub fn own_share(mut self, own_share: bool) -> PlanOptions {
+        self.own_share = own_share;
+        self
+    }
+
+    /// The way of every collective whose call does not say its own, as if each said `.via(way)`: so what cannot go that way, such as packets of which only large tiles are allowed,
+    /// is MACO0018. It counts for collectives that have the way: all-reduces have all, others `Via::Nccl` alone, an exchange of the user's own none. On CPU ranks, and on
+    /// one rank, nobody has NCCL, and the plan chooses.
+    ///
+    /// By default the plan chooses: by the lines of the tuning file ([`PlanOptions::tuning`]), by those that MACO comes with, and where none is for a call by what its tiles
+    /// cost. Without access of the GPUs to each other's memory NCCL does what it can do. The printed plan says which way each goes, and why.
     #[must_use]
     pub fn via(mut self, via: Via) -> PlanOptions {
         self.via = via;
         self
     }
 
-    /// How many multiprocessors of a GPU NCCL has for itself where calls say `.via(Nccl)`, 8 if it is not set: as many CTAs exchange chunks, and so many workers fewer there are.
+    /// Whether the plan may choose NCCL for collectives that nobody says the way of: where a table says that it is the fastest, or GPUs have no access to each other's memory.
+    /// With `false` sums have the bits of those of the kernel, and NCCL does what says `.via(Nccl)` alone.
+    #[must_use]
+    pub fn choose_nccl(mut self, choose_nccl: bool) -> PlanOptions {
+        self.choose_nccl = choose_nccl;
+        self
+    }
+
+    /// How many multiprocessors of a GPU NCCL has for itself, 8 if it is not set, in plans with collectives that go by NCCL: as many CTAs exchange chunks, and so many workers
+    /// fewer there are. Plans without have all.
     #[must_use]
     pub fn comm_sms(mut self, multiprocessors: u32) -> PlanOptions {
         self.comm_sms = multiprocessors.max(1);

@@ -6,7 +6,6 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use maco_graph::plan::{self as graph_plan, Memory, Options, Schedule};
-use maco_graph::spec::{Placement, Via};
 
 use crate::agreement;
 use crate::arguments::Arguments;
@@ -25,6 +24,7 @@ use crate::profile::{Profile, RankProfiles};
 use crate::program::Program;
 use crate::report::Report;
 use crate::tuning;
+use crate::ways::WayTable;
 
 /// A megakernel planned for one device and one set of sizes. Cloning gives the same plan.
 #[derive(Clone)]
@@ -75,23 +75,24 @@ impl Plan {
         match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
             None => {
                 let program = program()?;
-                Plan::load(device, &program, Plan::core(device, &program, options, None)?, None)
+                Plan::load(device, &program, Plan::core(device, &program, options, true, None)?, None)
             }
             Some(communicator) => agreement::together(
                 communicator,
+                device,
                 name,
                 program(),
-                |program| {
+                |program, peers| {
                     let room = communicator.arena().room(communicator.group(), device)?;
-                    Plan::core(device, program, options, Some(room as u64))
+                    Plan::core(device, program, options, peers, Some(room as u64))
                 },
                 |program, core| Plan::load(device, program, core, Some(communicator)),
             ),
         }
     }
 
-    /// What this rank plans. `room`: bytes that there are for messages.
-    fn core(device: &Device, program: &Program, options: &PlanOptions, room: Option<u64>) -> Result<PlanCore, Error> {
+    /// What this rank plans. `peers`: whether kernels of all ranks can exchange tiles. `room`: bytes that there are for messages.
+    fn core(device: &Device, program: &Program, options: &PlanOptions, peers: bool, room: Option<u64>) -> Result<PlanCore, Error> {
         let max = device.workers();
         let by_attribute = match program.schedulers.unwrap_or(0) {
             0 => Schedule::Static,
@@ -104,69 +105,59 @@ impl Plan {
             _ => 0,
         };
         let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
-        let nccl = device.is_gpu() && ranks > 1;
+        let mut graph = program.graph.clone();
+        if graph.name.is_empty() {
+            graph.name = program.name.into();
+        }
+        agreement::check_communicator(&graph, options.communicator.as_ref())?;
+        agreement::check(&graph, ranks)?;
+        if ranks > 1 {
+            agreement::check_schedule(&graph, schedule, ranks)?;
+        }
+        let named = if options.tuning.is_none() { tuning::of_environment()? } else { None };
+        let tuning = options.tuning.as_ref().or(named.as_ref());
+        let table = WayTable::of(device, tuning);
+        let mut planned_by = Options {
+            schedule,
+            ranks,
+            via: options.via,
+            nccl: device.is_gpu() && ranks > 1,
+            // If NCCL may not be chosen, the kernel is, and says why it cannot.
+            peers: peers || !options.choose_nccl,
+            ways: table.lines(options),
+            message_bytes: room,
+            ..Options::new(1)
+        };
         // NCCL's kernels run beside the workers.
-        let lent = if nccl && program.graph.calls.iter().any(|call| call.via == Via::Nccl) { options.comm_sms } else { 0 };
+        let lent = if graph_plan::uses_nccl(&graph, &planned_by) { options.comm_sms } else { 0 };
         let taken = ctas.saturating_add(lent);
         let workers = options.workers.or(program.workers).unwrap_or(max.saturating_sub(taken).max(1));
         if workers.saturating_add(taken) > max {
             return Err(Error::Workers { found: workers, schedulers: taken, max, device: device.to_string().into() });
         }
-        let mut graph = program.graph.clone();
-        if graph.name.is_empty() {
-            graph.name = program.name.into();
-        }
-        if let (Some(tensor), None) = (graph.tensors.iter().find(|tensor| tensor.placement != Placement::Replicated), &options.communicator)
-        {
-            return Err(Error::NoCommunicator {
-                megakernel: program.name.into(),
-                tensor: tensor.name.as_str().into(),
-                placement: tensor.placement.words(),
-            });
-        }
-        let exchanged = graph.calls.iter().find(|call| call.task.collective().is_some());
-        if let (Some(call), None) = (exchanged, &options.communicator) {
-            let tensor = call.operands.first().and_then(|view| graph.tensors.get(view.tensor as usize));
-            return Err(Error::NoCommunicator {
-                megakernel: program.name.into(),
-                tensor: tensor.map_or("", |tensor| &tensor.name).into(),
-                placement: "exchanged between ranks",
-            });
-        }
-        agreement::check(&graph, ranks)?;
-        if ranks > 1 {
-            agreement::check_schedule(&graph, schedule, ranks)?;
-        }
         // The first shape of a call has precedence.
         let mut shapes = options.shapes.clone();
-        let named = if options.tuning.is_none() { tuning::of_environment()? } else { None };
-        let tuning = options.tuning.as_ref().or(named.as_ref());
         shapes.extend(tuning.iter().flat_map(|tuning| tuning.shapes(&graph, device, workers)));
-        let model = tuning.and_then(|tuning| tuning.model_of(device)).unwrap_or_else(|| device.device_model());
-        let planned = graph_plan::plan(
-            graph,
-            &Options {
-                schedule,
-                max_tasks: options.max_tasks,
-                workers,
-                model,
-                assignment: options.placement.clone(),
-                costs: options.costs.clone(),
-                // On a CPU only `.split_k(..)` splits, so that results do not depend on the number of threads.
-                split_k: device.is_gpu(),
-                shapes,
-                // A CPU worker of one thread cannot poll while it runs a task.
-                in_band_flags: options.in_band_flags && (device.is_gpu() || options.pipelined),
-                fuse_prologues: options.prologues,
-                fuse_elementwise: program.fuse_elementwise,
-                share_temps: options.share_temps,
-                ranks,
-                via: options.via,
-                nccl,
-                message_bytes: room,
-                push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
-            },
-        )?;
+        planned_by = Options {
+            max_tasks: options.max_tasks,
+            workers,
+            model: tuning.and_then(|tuning| tuning.model_of(device)).unwrap_or_else(|| device.device_model()),
+            assignment: options.placement.clone(),
+            costs: options.costs.clone(),
+            // On a CPU only `.split_k(..)` splits, so that results do not depend on the number of threads.
+            split_k: device.is_gpu(),
+            shapes,
+            // A CPU worker of one thread cannot poll while it runs a task.
+            in_band_flags: options.in_band_flags && (device.is_gpu() || options.pipelined),
+            fuse_prologues: options.prologues,
+            fuse_elementwise: program.fuse_elementwise,
+            share_temps: options.share_temps,
+            rank: options.communicator.as_ref().map_or(0, Communicator::rank),
+            own_share: options.own_share,
+            push_tiles: options.push_tiles && ranks > 1 && (device.is_gpu() || options.pipelined),
+            ..planned_by
+        };
+        let planned = graph_plan::plan(graph, &planned_by)?;
         graph_files::write_if_asked(&planned)?;
         let waits_for_ranks = ranks > 1 && planned.graph.calls.iter().any(|call| call.task.collective().is_some());
         let deadline_ns = match (options.deadline, &options.communicator) {
@@ -174,7 +165,9 @@ impl Plan {
             (None, Some(communicator)) if waits_for_ranks => communicator.deadline().as_nanos() as u64,
             (deadline, _) => deadline_ns(deadline.unwrap_or(DEADLINE))?,
         };
-        PlanCore::new(device.clone(), planned, deadline_ns, options)
+        let mut core = PlanCore::new(device.clone(), planned, deadline_ns, options)?;
+        core.ways = table.texts(options);
+        Ok(core)
     }
 
     /// Loads it. With a communicator all ranks do.

@@ -40,6 +40,8 @@ pub(crate) struct PlanCore {
     pub(crate) dependent: bool,
     /// Multiprocessors that NCCL has, if it runs beside the kernel.
     pub(crate) comm_sms: u32,
+    /// The table of ways of collectives, and who may be chosen: what all ranks must have alike.
+    pub(crate) ways: Vec<String>,
     deadline_ns: AtomicU64,
     delays: AtomicU32,
     /// Where launches record, 0 for nowhere, and how many records a role has there.
@@ -98,6 +100,7 @@ impl PlanCore {
             cooperative,
             dependent,
             comm_sms: options.comm_sms,
+            ways: Vec::new(),
             deadline_ns,
             delays,
             profile,
@@ -202,6 +205,9 @@ impl PlanCore {
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
+        if let Some(exchange) = &self.exchange {
+            exchange.check_symmetric(&self.plan.graph, arguments)?;
+        }
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
         let mut messages = self.exchange.as_ref().map_or(MessagePlaces::default(), |exchange| exchange.places());
         messages.gates = self.beside.as_ref().map_or(0, |beside| beside.gates());

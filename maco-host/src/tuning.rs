@@ -1,20 +1,20 @@
-//! What was measured on a kind of device, as a file has it: tiles and split-K that are the fastest, by task and shapes, and what the device costs. How to
-//! measure them does not belong here (`cargo xtask tune`), nor what a plan does with them.
+//! What was measured on a kind of device, as a file has it: tiles and split-K that are the fastest, by task and shapes, what the device costs, and which ways of collectives
+//! are the fastest. How to measure them does not belong here (`cargo xtask tune`), nor what a plan does with them.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
 use maco_graph::ir::{Call, Graph};
-use maco_graph::plan::{CallShape, DeviceModel};
-use serde::de::{Error, SeqAccess, Unexpected, Visitor};
+use maco_graph::plan::{CallShape, DeviceModel, WayLine};
+use serde::de::{Error, IgnoredAny, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::device::Device;
 use crate::files::{self, At, FileError, Reader, TUNING};
 
 const VERSION: u64 = 2;
-const HELP: &str = "measure again with `cargo xtask tune` or `cargo xtask tune tiles`";
+const HELP: &str = "measure again with `cargo xtask tune`, `cargo xtask tune tiles` or `cargo xtask tune ways`";
 /// Names a tuning file for programs that have none.
 const VARIABLE: &str = "MACO_TUNING";
 
@@ -25,6 +25,8 @@ pub struct Tuning {
     pub device: String,
     /// What it costs, by which the planner chooses what nothing else says; none: by [`Device::device_model`].
     pub model: Option<DeviceModel>,
+    /// The fastest way of collectives, no two lines for the same calls. What none is for goes as by MACO's own lines.
+    pub ways: Vec<WayLine>,
     /// The fastest tile and parts of calls, each for other ones.
     pub entries: Vec<Tuned>,
 }
@@ -67,6 +69,8 @@ struct Content {
     device: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<DeviceModel>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ways: Vec<WayLine>,
     #[serde(default, deserialize_with = "of_different_calls")]
     entries: Vec<Tuned>,
 }
@@ -90,7 +94,7 @@ impl Tuned {
 impl Tuning {
     /// Nothing measured yet on `device`.
     pub fn new(device: &Device) -> Tuning {
-        Tuning { device: device.model(), model: None, entries: Vec::new() }
+        Tuning { device: device.model(), model: None, ways: Vec::new(), entries: Vec::new() }
     }
 
     /// Adds an entry, in place of one for the same calls.
@@ -101,13 +105,19 @@ impl Tuning {
         }
     }
 
+    /// Replaces the lines of these collectives between so many ranks by `ways`.
+    pub fn replace_ways(&mut self, ways: Vec<WayLine>) {
+        self.ways.retain(|old| ways.iter().all(|new| (&new.collective, new.ranks) != (&old.collective, old.ranks)));
+        self.ways.extend(ways);
+    }
+
     /// Writes it as JSON.
     ///
     /// # Errors
     /// MACO0067 when the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
-        let Tuning { device, model, entries } = self.clone();
-        files::write(TUNING, path.as_ref(), &File { maco_tuning: Content { version: VERSION, device, model, entries } })
+        let Tuning { device, model, ways, entries } = self.clone();
+        files::write(TUNING, path.as_ref(), &File { maco_tuning: Content { version: VERSION, device, model, ways, entries } })
     }
 
     /// Reads what [`Tuning::write`] wrote.
@@ -124,13 +134,19 @@ impl Tuning {
         // Before the fields, which another version may have others of.
         let reader = Reader { code: TUNING, path, help: HELP };
         At { reader: &reader, location: "maco_tuning".into(), object }.version(VERSION)?;
-        let File { maco_tuning: Content { device, model, entries, .. } } = files::typed(TUNING, path, HELP, &text)?;
-        Ok(Tuning { device, model, entries })
+        let File { maco_tuning: Content { device, model, ways, entries, .. } } = files::typed(TUNING, path, HELP, &text)?;
+        check_ways(path, &text, &ways)?;
+        Ok(Tuning { device, model, ways, entries })
     }
 
     /// What it says the device costs, if it is of this kind of device.
     pub(crate) fn model_of(&self, device: &Device) -> Option<DeviceModel> {
         self.model.clone().filter(|_| self.device == device.model())
+    }
+
+    /// Its lines for collectives, if it is of this kind of device.
+    pub(crate) fn ways_of(&self, device: &Device) -> &[WayLine] {
+        if self.device == device.model() { &self.ways } else { &[] }
     }
 
     /// What it says about the calls of `graph`. Tiles and parts that a task no longer has are left to the planner, as
@@ -179,6 +195,38 @@ fn above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 fn all_above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
     let numbers = Vec::<u32>::deserialize(from)?;
     if numbers.contains(&0) { Err(D::Error::invalid_value(Unexpected::Unsigned(0), &"whole numbers above 0")) } else { Ok(numbers) }
+}
+
+/// Refuses lines that say nothing, and two that are for the same bytes. `text` is that of the file.
+fn check_ways(path: &Path, text: &[u8], ways: &[WayLine]) -> Result<(), FileError> {
+    let fault = |n: usize| {
+        let met = || ways[..n].iter().position(|other| other.meets(&ways[n]));
+        let twice = |first| format!("it is for some of the bytes that `maco_tuning.ways[{first}]` is for");
+        ways[n].fault().or_else(|| met().map(twice))
+    };
+    let Some((n, why)) = (0..ways.len()).find_map(|n| Some((n, fault(n)?))) else { return Ok(()) };
+    let field = format!("maco_tuning.ways[{n}]").into();
+    Err(FileError::Line { code: TUNING, path: path.into(), line: line_of(text, n), field, why: why.into(), help: HELP })
+}
+
+/// Where item `n` of the list `ways` begins, in a file that was read.
+fn line_of(text: &[u8], n: usize) -> usize {
+    let text = str::from_utf8(text).unwrap_or_default();
+    // Only a key has a colon behind it, and one object alone has that key.
+    let list = text.match_indices("\"ways\"").find_map(|(at, key)| {
+        let value = text[at + key.len()..].trim_start().strip_prefix(':')?;
+        value.trim_start().strip_prefix('[')
+    });
+    let next = |rest: &'_ str| rest.len() - rest.trim_start_matches(|char: char| char.is_whitespace() || char == ',').len();
+    let mut at = text.len() - list.map_or(0, str::len);
+    at += next(&text[at..]);
+    for _ in 0..n {
+        let mut items = serde_json::Deserializer::from_str(&text[at..]).into_iter::<IgnoredAny>();
+        items.next();
+        at += items.byte_offset();
+        at += next(&text[at..]);
+    }
+    1 + text[..at].matches('\n').count()
 }
 
 /// Entries, no two of which are for the same calls.

@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// Ranks differ in what must be the same.
     #[error(
-        "MACO0097: `{operation}` is not the same on all ranks{}\nhelp: every rank must make the same graph with the same sizes, in the same order",
+        "MACO0097: `{operation}` is not the same on all ranks{}\nhelp: every rank must make the same graph with the same sizes and options, in the same order",
         variants.iter().map(|variant| format!("\n  {}: {}", ranks(&variant.ranks), variant.text)).collect::<String>()
     )]
     Differs {

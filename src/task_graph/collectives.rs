@@ -18,9 +18,17 @@ impl TaskGraph {
         self.place(node, Placement::Partial(reduction), "`partial`");
     }
 
+    /// Has `node`, a temp, lie where other ranks store: as `.symmetric()` of a temp. Outputs are made for each run, and cannot.
+    pub fn symmetric(&mut self, node: Node) {
+        if self.owns(node, "`symmetric`") {
+            self.tensors[node.index].symmetric = true;
+        }
+    }
+
     fn place(&mut self, node: Node, placement: Placement, by: &str) {
         if self.owns(node, by) {
-            self.tensors[node.index].placement = placement;
+            let whole = self.whole(node.index);
+            self.tensors[whole].placement = placement;
         }
     }
 

@@ -3,22 +3,9 @@
 //! Nothing is ordered here: the planner moves tasks that wait for other ranks (`maco_graph::ir::Overlap`).
 
 use maco_graph::ir;
-use maco_graph::spec::{Access, Param};
+use maco_graph::spec::Param;
 
 use super::{Node, Operand, TaskGraph};
-
-/// Calls of the builder that are to overlap.
-pub(super) struct Beside {
-    compute: Vec<u32>,
-    comm: Vec<u32>,
-    waves: Option<u32>,
-}
-
-impl From<&Beside> for ir::Overlap {
-    fn from(beside: &Beside) -> ir::Overlap {
-        ir::Overlap { compute: beside.compute.clone(), comm: beside.comm.clone(), waves: beside.waves }
-    }
-}
 
 /// An overlap of a [`TaskGraph`], which has as many waves as fit unless it is said: [`TaskGraph::overlap`].
 #[derive(Debug)]
@@ -54,31 +41,43 @@ impl TaskGraph {
     ///
     /// [`TaskGraph::compile`] returns MACO0018 for what is no collective, and if each of the calls needs what a collective makes.
     pub fn overlap(&mut self, compute: &[Node], comm: &[Node]) -> Overlapping<'_> {
-        let calls = |graph: &mut TaskGraph, nodes: &[Node]| nodes.iter().filter_map(|&node| graph.maker(node)).collect();
+        let calls = |graph: &mut TaskGraph, nodes: &[Node]| nodes.iter().flat_map(|&node| graph.makers(node, "`overlap`")).collect();
         let (compute, comm) = (calls(self, compute), calls(self, comm));
         self.beside(compute, comm)
     }
 
-    fn beside(&mut self, compute: Vec<u32>, comm: Vec<u32>) -> Overlapping<'_> {
-        self.overlaps.push(Beside { compute, comm, waves: None });
+    pub(super) fn beside(&mut self, compute: Vec<u32>, comm: Vec<u32>) -> Overlapping<'_> {
+        self.overlaps.push(ir::Overlap { compute, comm, waves: None });
         let last = self.overlaps.len() - 1;
         Overlapping(&mut self.overlaps[last].waves)
     }
 
-    /// The last call that writes `node`.
-    fn maker(&mut self, node: Node) -> Option<u32> {
-        if !self.owns(node, "`overlap`") {
-            return None;
+    /// The last call that writes `node`; of what is written in parts, the last one that writes each.
+    pub(super) fn makers(&mut self, node: Node, by: &str) -> Vec<u32> {
+        if !self.owns(node, by) {
+            return Vec::new();
         }
-        let writes = |call: &super::Call| {
-            let written = |param: &Param| matches!(param, Param::Tensor(tensor) if tensor.access != Access::Read);
-            call.task
-                .params
-                .iter()
-                .zip(&call.arguments)
-                .any(|(param, argument)| written(param) && matches!(argument, Operand::Node(of) if of.index == node.index))
-        };
-        self.calls.iter().rposition(writes).map(|call| call as u32)
+        let (mut parts, mut calls) = (Vec::new(), Vec::new());
+        for (number, call) in self.calls.iter().enumerate().rev() {
+            let tensors = call.task.params.iter().zip(&call.arguments).filter_map(|(param, argument)| match (param, argument) {
+                (Param::Tensor(tensor), Operand::Node(of)) if tensor.access.writes() => Some(of.index),
+                _ => None,
+            });
+            for written in tensors.filter(|&written| self.shares(written, node.index)) {
+                if !parts.contains(&written) {
+                    parts.push(written);
+                    calls.push(number as u32);
+                }
+            }
+        }
+        calls.reverse();
+        calls.dedup();
+        calls
+    }
+
+    /// Which of the calls from `first` on are collectives, and which are not.
+    pub(super) fn collectives_from(&self, first: usize) -> (Vec<u32>, Vec<u32>) {
+        (first as u32..self.calls.len() as u32).partition(|&call| self.calls[call as usize].task.collective().is_some())
     }
 
     /// A part of the graph in which what is submitted to compute and what is submitted to communicate overlap, as by [`TaskGraph::overlap`]; `build` submits.
@@ -126,8 +125,7 @@ impl Region<'_> {
     pub fn submit_comm(&mut self, calls: impl FnOnce(&mut TaskGraph) -> Node) -> Future {
         let first = self.graph.calls.len();
         let node = calls(self.graph);
-        let exchanges = |call: &usize| self.graph.calls[*call].task.collective().is_some();
-        self.comm.extend((first..self.graph.calls.len()).filter(exchanges).map(|call| call as u32));
+        self.comm.extend(self.graph.collectives_from(first).0);
         Future(node)
     }
 }

@@ -6,7 +6,9 @@ fn main() {
         "src/collectives.rs",
         "src/mixed.rs",
         "src/pushed.rs",
+        "src/shares.rs",
         "src/sizes.rs",
+        "src/symmetric.rs",
     ])
     .run();
 }

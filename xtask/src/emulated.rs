@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 43] = [
+const PROGRAMS: [(&str, &str, &str); 44] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
@@ -56,6 +56,7 @@ const PROGRAMS: [(&str, &str, &str); 43] = [
     ("ranks", "emulated_nccl", "gpu_sums"),
     ("ranks", "failures", "gpu_each_rank"),
     ("ranks", "pushed", "gpu::halves"),
+    ("ranks", "symmetric", "gpu::whole"),
     ("skinny", "elementwise_prologue", "gpu::half_rows"),
     ("skinny", "skinny", "gpu"),
     ("tasks", "elements", "gpu::"),
@@ -77,7 +78,8 @@ const SETTINGS: [(&str, &str); 7] = [
 ];
 
 /// Programs whose tests are of several GPUs, and how many there are for them. Others have one: races between GPUs take time to look for.
-const SEVERAL: [(&str, &str); 5] = [("channels", "4"), ("collectives", "3"), ("emulated_nccl", "2"), ("lean", "3"), ("pushed", "3")];
+const SEVERAL: [(&str, &str); 6] =
+    [("channels", "4"), ("collectives", "3"), ("emulated_nccl", "2"), ("lean", "3"), ("pushed", "3"), ("symmetric", "3")];
 
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.

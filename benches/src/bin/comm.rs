@@ -9,8 +9,9 @@ use benches::nccl::Nccl;
 use benches::outside::Outside;
 use benches::rank_clock::RankClock;
 use benches::rows::{Row, publish};
+use benches::way;
 use clap::{Parser, ValueEnum};
-use maco::{Arguments, Communicator, CudaGraph, Device, PlanOptions, Stream, bf16};
+use maco::{Arguments, Communicator, CudaGraph, Device, Plan, PlanOptions, Stream, bf16};
 
 /// Measures collectives of ranks: threads of this process, each with a GPU.
 ///
@@ -127,6 +128,7 @@ fn inside(
                 // The mean stays what it is after the first step.
                 let by = 1.0 / communicator.ranks() as f32;
                 let chain = $summed::plan_with(device, dims, &asked)?;
+                say_way(communicator, &case, &chain);
                 let bound = chain.bind(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y))?;
                 let without = $alone::plan_with(device, $alone::Dims { M: ROWS, N: columns }, &asked)?;
                 let bound_without = without.bind(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut apart))?;
@@ -168,6 +170,13 @@ fn inside(
     Ok(rows)
 }
 
+/// Once, on standard error: cases keep their names whatever was chosen.
+fn say_way(communicator: &Communicator, case: &str, plan: &Plan) {
+    if communicator.rank() == 0 {
+        eprintln!("{case}: {}", way(plan));
+    }
+}
+
 /// All-reduce, residual and RMSNorm of 6 rows of 6144, as a layer of a decoder has them.
 fn norms(communicator: &Communicator, device: &Device, stream: &Stream, clock: &RankClock<'_>) -> anyhow::Result<[Row; 1]> {
     let [m, n] = [6, 6144];
@@ -178,6 +187,7 @@ fn norms(communicator: &Communicator, device: &Device, stream: &Stream, clock: &
     let plan = normed::plan_with(device, normed::Dims { M: m, N: n }, &asked)?;
     let arguments = Arguments::new().tensor(&ones).tensor(&ones).tensor(&weight).tensor_mut(&mut sums).tensor_mut(&mut y);
     let bound = plan.bind(arguments.scalar(1.0f32))?;
+    say_way(communicator, "all-reduce, residual and RMSNorm", &plan);
     let without = rows_alone::plan_with(device, rows_alone::Dims { M: m, N: n }, &asked)?;
     let bound_without = without.bind(Arguments::new().tensor(&ones).scalar(1.0f32).tensor_mut(&mut apart))?;
     let times = clock.measure(&mut [&mut || Ok(bound.launch_on(stream)?), &mut || Ok(bound_without.launch_on(stream)?)])?;

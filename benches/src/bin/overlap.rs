@@ -10,6 +10,7 @@ use benches::nccl::Nccl;
 use benches::overlaps::{mlp_by_nccl, mlp_summed};
 use benches::rank_clock::{RankClock, System};
 use benches::rows::{Row, publish};
+use benches::way;
 use clap::Parser;
 use maco::{Arguments, Communicator, CudaGraph, Device, Plan, PlanOptions, Stream, Via, bf16};
 
@@ -37,6 +38,9 @@ struct Options {
     /// Multiprocessors that NCCL has beside the kernel, each a row
     #[arg(long, value_delimiter = ',', default_values_t = [4, 8])]
     comm_sms: Vec<u32>,
+    /// Make tiles in the same order on all ranks, instead of the next rank's first, to compare
+    #[arg(long)]
+    no_own_share: bool,
     /// Write what a launch of each rank did here, by itself and behind others, two files for each shape and rank: `maco-trace` reads them. For a build with MACO_PROFILE=1
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -63,13 +67,6 @@ fn main() -> anyhow::Result<()> {
 fn shape(name: &str) -> anyhow::Result<[u64; 3]> {
     let sizes: Vec<u64> = name.split('x').map(str::parse).collect::<Result<_, _>>().with_context(|| format!("`{name}` is no MxHxK"))?;
     sizes.try_into().ok().with_context(|| format!("`{name}` is no MxHxK"))
-}
-
-/// How the plan's all-reduce goes: `one-shot, sent by #1`.
-fn way(plan: &Plan) -> String {
-    let plan = plan.graph();
-    let exchanged = (0..plan.calls.len() as u32).find_map(|call| plan.exchange(call));
-    exchanged.unwrap_or_default()
 }
 
 /// One rank.
@@ -99,7 +96,7 @@ fn measure(communicator: &Communicator, options: &Options) -> anyhow::Result<Vec
         // The first call of NCCL sets up what a capture does not allow.
         nccl.all_reduce(&stream, &part, &mut sequential)?;
 
-        let asked = PlanOptions::new().communicator(communicator.clone());
+        let asked = PlanOptions::new().communicator(communicator.clone()).own_share(!options.no_own_share);
         let summed = |options: &PlanOptions| mlp_summed::plan_with(&device, mlp_summed::Dims { M: m, K: k, H: shard }, options);
         let fused = summed(&asked)?;
         let all = fused.bind(Arguments::new().tensor(&x).tensor(&up).tensor(&down).tensor_mut(&mut ours))?;

@@ -86,6 +86,26 @@ impl TileChannel {
         unsafe { self.slot(side, count).at::<[u32; N]>(at.into()).load_words(system) }
     }
 
+    /// Whether a thread of this rank has waited in vain for the other end. The threads have met since.
+    #[inline(always)]
+    pub fn missed<S: System>(&self, system: &S) -> bool {
+        // SAFETY: the word of this tile, which threads of its tasks alone write in a launch, before they met.
+        unsafe { system.own_load(self.ranks.missing(self.messages.first + self.tile)) != 0 }
+    }
+
+    /// Where an address of this rank's symmetric memory is, from its beginning.
+    #[inline(always)]
+    pub fn offset(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.ranks.own(0) as u64)
+    }
+
+    /// The place so many bytes into the other rank's symmetric memory.
+    #[inline(always)]
+    pub fn far<T>(&self, offset: u64) -> Peer<T> {
+        // SAFETY: a rank of the launch.
+        unsafe { self.ranks.peer::<u8>(self.peer) }.at(offset)
+    }
+
     /// Tells the other end that the slot holds what this launch has to say.
     ///
     /// # Safety

@@ -7,9 +7,10 @@ use core::marker::PhantomData;
 
 use crate::channel::{Order, SIGNAL, Side, TileChannel, TileMessages};
 use crate::cta::operations::Begin;
+use crate::cta::symmetric::{Open, Opened};
 use crate::data::access::{Fresh, Readable, TaskTile, Written};
 use crate::data::element::Element;
-use crate::data::kind::{Has, Kind, MemoryChannel, PacketChannel, PortChannel};
+use crate::data::kind::{Has, Kind, MemoryChannel, PacketChannel, PortChannel, SymmetricChannel};
 use crate::data::region::{SameColumns, SameRows};
 use crate::data::tile::Tile;
 use crate::operations::channel::End;
@@ -196,6 +197,15 @@ pub trait Channels: Begin {
     {
         InFlight::hand_over(self, x.raw(), Order::default())
     }
+
+    /// Lets the task at the other end store `y`, the result of this one, which lies in symmetric memory.
+    #[inline(always)]
+    fn open<E: Element, H, W: Fresh, const I: usize, const J: usize>(self, y: &TaskTile<E, H, W, I, J>) -> Opened<Self, E, H, Open, I, J>
+    where
+        Self::Kind: Has<SymmetricChannel>,
+    {
+        Opened::new(self, y.place())
+    }
 }
 
 impl<B: Begin> Channels for B {}
@@ -240,19 +250,7 @@ impl<B: Begin, E: Element, G, S: Step, const I: usize, const J: usize> InFlight<
     /// Of a role that computes, its thread and this task's end of the channel; `None` for that where the other end is this rank itself.
     #[inline(always)]
     fn ends(&mut self) -> Option<(SimtConsumer, Option<End>)> {
-        let (role, task) = self.cta.begin(false, |_| Mapping::Own);
-        let consumer = role.simt_consumer()?;
-        let (ranks, messages) = task.ranks();
-        let [peer, second, third] = [0, 1, 2].map(|axis| task.coord(axis) as u32);
-        if peer == ranks.rank {
-            return Some((consumer, None));
-        }
-        let tiles = [messages.tile([peer, second, third]), messages.tile([ranks.rank, second, third])];
-        // SAFETY: (of both) the plan has the messages of this call, which all ranks launch with the same lists of tasks; there are as many planes as ranks.
-        let (channel, packets) =
-            unsafe { (TileChannel::new(ranks, messages, peer, tiles), TileMessages::new(ranks, messages, tiles, false)) };
-        let bytes = messages.bytes - if let By::Proxy = S::BY { SIGNAL } else { 0 };
-        Some((consumer, Some(End { channel, packets, peer, bytes })))
+        ends(&mut self.cta, if let By::Proxy = S::BY { SIGNAL } else { 0 })
     }
 
     /// Tells the other end that the tile is there.
@@ -334,4 +332,21 @@ impl<B: Begin, E: Element, G, S: Step, const I: usize, const J: usize> InFlight<
         }
         written
     }
+}
+
+/// Of a role that computes, its thread and this task's end of the channel, of whose slots so many bytes are no words; `None` for that where the other end is this rank itself.
+#[inline(always)]
+pub(super) fn ends<B: Begin>(cta: &mut B, behind: u32) -> Option<(SimtConsumer, Option<End>)> {
+    let (role, task) = cta.begin(false, |_| Mapping::Own);
+    let consumer = role.simt_consumer()?;
+    let (ranks, messages) = task.ranks();
+    let [peer, second, third] = [0, 1, 2].map(|axis| task.coord(axis) as u32);
+    if peer == ranks.rank {
+        return Some((consumer, None));
+    }
+    let tiles = [messages.tile([peer, second, third]), messages.tile([ranks.rank, second, third])];
+    // SAFETY: (of both) the plan has the messages of this call, which all ranks launch with the same lists of tasks; there are as many planes as ranks.
+    let (channel, packets) = unsafe { (TileChannel::new(ranks, messages, peer, tiles), TileMessages::new(ranks, messages, tiles, false)) };
+    let bytes = messages.bytes - behind;
+    Some((consumer, Some(End { channel, packets, peer, bytes })))
 }

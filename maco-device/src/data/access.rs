@@ -259,6 +259,12 @@ impl<E: Element, G, A: Access, const R: usize, const C: usize> TaskTile<E, G, A,
         self.0
     }
 
+    /// The tile, for who does not access it.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> Tile<E, R, C> {
+        self.0
+    }
+
     #[inline(always)]
     #[allow(clippy::type_complexity)]
     pub(crate) fn stored(self) -> (Tile<E, R, C>, TaskTile<E, G, Stored<A::Origin>, R, C>) {

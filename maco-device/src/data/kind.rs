@@ -46,6 +46,8 @@ pub enum MemoryChannel {}
 pub enum PacketChannel {}
 /// `put` of a tile, which the task at the other end receives: a proxy copies and signals.
 pub enum PortChannel {}
+/// `open` of the result, which the task at the other end stores: it lies in symmetric memory.
+pub enum SymmetricChannel {}
 /// `#[maco::task(simt)]`: the body is the threads' own.
 pub enum Simt {}
 /// `#[maco::task(simt, warp)]`: the body is one warp's.
@@ -61,6 +63,7 @@ impl Kind for Collective {}
 impl Kind for MemoryChannel {}
 impl Kind for PacketChannel {}
 impl Kind for PortChannel {}
+impl Kind for SymmetricChannel {}
 impl Kind for Simt {}
 impl Kind for Warp {}
 
@@ -74,6 +77,7 @@ impl Single for Collective {}
 impl Single for MemoryChannel {}
 impl Single for PacketChannel {}
 impl Single for PortChannel {}
+impl Single for SymmetricChannel {}
 impl Several for Simt {}
 impl Several for Warp {}
 
@@ -87,6 +91,7 @@ impl Has<Collective> for Collective {}
 impl Has<MemoryChannel> for MemoryChannel {}
 impl Has<PacketChannel> for PacketChannel {}
 impl Has<PortChannel> for PortChannel {}
+impl Has<SymmetricChannel> for SymmetricChannel {}
 impl Has<Simt> for Simt {}
 impl Has<Warp> for Warp {}
 impl Has<Rows> for Tiles {}

@@ -23,7 +23,7 @@ impl SimtConsumer {
     /// Calls `each` for this thread's blocks of eight elements of a tile: row, column, and where the block is among all. `bytes` are those of a block, of which `room` bytes hold
     /// some; the rest is left out. Ends when `each` returns false.
     #[inline(always)]
-    fn message_blocks<E: Element, const I: usize, const J: usize>(
+    pub(super) fn message_blocks<E: Element, const I: usize, const J: usize>(
         self,
         tile: Tile<E, I, J>,
         [bytes, room]: [u32; 2],

@@ -25,6 +25,7 @@ pub mod row_stages;
 pub mod scatter;
 pub mod simt_consumer;
 pub mod staging;
+pub mod symmetric;
 mod turns;
 #[cfg(target_arch = "nvptx64")]
 pub mod wgmma_accumulator;

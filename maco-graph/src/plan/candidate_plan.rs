@@ -5,7 +5,7 @@ use super::dependencies::{self, Dependencies};
 use super::events::{self, Events};
 use super::region::Regions;
 use super::tile_selection::Choice;
-use super::{Hazard, Options, PlanError, PlannedCall, in_band_flags, prologue_fusion, schedule};
+use super::{Hazard, Options, PlanError, PlannedCall, in_band_flags, phases, prologue_fusion, schedule};
 use crate::ir::Graph;
 
 /// Tasks in global order, with their waits and signals, without workers.
@@ -30,6 +30,8 @@ pub(super) fn choose(
 ) -> Result<CandidatePlan, PlanError> {
     let may = options.fuse_prologues && options.in_band_flags && options.schedule.schedulers() == 0;
     let mut prologues = if may { prologue_fusion::candidates(&graph, options.fuse_elementwise) } else { Vec::new() };
+    // What a phase begins behind has tasks that end.
+    prologues.retain(|&call| !phases::is_before(&graph, call));
     // Ends: each round has fewer prologues.
     while !prologues.is_empty() {
         let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), selection.0.to_vec());

@@ -1,4 +1,4 @@
-//! Finds which call must wait for which: read after write, write after read, write after write, in program order.
+//! Finds which call must wait for which: read after write, write after read, write after write, in program order; and what phases wait for.
 //!
 //! Tiles do not belong here: a relation says that the tiles of two regions are ordered wherever they meet.
 //!
@@ -13,7 +13,7 @@
 
 use super::counter_groups::CounterSets;
 use super::region::{Region, Regions, tensor_of};
-use super::{Hazard, PlanError, PlannedCall, Relation};
+use super::{Hazard, PlanError, PlannedCall, Relation, phases};
 use crate::ir::Graph;
 use crate::spec::{Index, TaskSpec};
 
@@ -82,6 +82,9 @@ pub(super) fn relate(
         found.first = found.result.relations.len();
         for number in regions.range(call).filter(relevant) {
             found.wait_for(&live[regions.get(number).tensor as usize], number)?;
+        }
+        for before in phases::behind(graph, call) {
+            found.wait_for_all(before, call)?;
         }
         for number in regions.range(call).filter(relevant) {
             let region = regions.get(number);
@@ -152,11 +155,21 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Has every task of `call` wait for all tasks of `before`, which is earlier.
+    fn wait_for_all(&mut self, before: u32, call: u32) -> Result<(), PlanError> {
+        let (regions, consumer) = (self.regions, self.regions.range(call).start);
+        let written = |number: &u32| regions.get(*number).access.writes() && !regions.get(*number).empty;
+        let Some(producer) = regions.range(before).find(written).filter(|_| self.dropped != Some(Hazard::Phase)) else { return Ok(()) };
+        let set = self.result.sets.intern_all(self.graph, regions, producer)?;
+        self.add(producer, consumer, Hazard::Phase, set, None);
+        Ok(())
+    }
+
     fn relate(&mut self, producer: u32, consumer: u32, hazard: Hazard) -> Result<(), PlanError> {
         if self.dropped == Some(hazard) {
             return Ok(());
         }
-        let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
+        let to = self.regions.get(consumer);
         let (set, named) = match self.named(producer, consumer)? {
             Some((set, named)) => (set, Some(named)),
             None => (self.result.sets.intern(self.graph, self.regions, producer, consumer, false)?, None),
@@ -171,6 +184,12 @@ impl Builder<'_> {
         if earlier.any(|index| named.is_none() && self.result.set_of[index] == set && same_box(&self.result.relations[index])) {
             return Ok(());
         }
+        self.add(producer, consumer, hazard, set, named);
+        Ok(())
+    }
+
+    fn add(&mut self, producer: u32, consumer: u32, hazard: Hazard, set: u32, named: Option<Naming>) {
+        let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
         let counters = self.result.sets.get(set);
         self.result.relations.push(Relation {
             tensor: from.tensor,
@@ -186,7 +205,6 @@ impl Builder<'_> {
         });
         self.result.set_of.push(set);
         self.result.named.push(named);
-        Ok(())
     }
 
     /// The counters of a read whose rows are selected by indices in memory, one per row of the producer's tiles, and how a row's counter is found. `None`

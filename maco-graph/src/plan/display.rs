@@ -2,13 +2,11 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use maco_abi::ExchangeTask;
-
 use super::check::operand_name;
 use super::workload::rounds_to_tf32;
-use super::{Plan, Relation, Schedule};
+use super::{Plan, Relation, Schedule, Way};
 use crate::ir::{Call, ScalarSource, View};
-use crate::spec::Collective;
+use crate::spec::Via;
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -38,6 +36,9 @@ impl Display for Plan {
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
             }
+            if let Some((first, count)) = planned.first_share() {
+                write!(f, "  from share {first} of {count}")?;
+            }
             if rounds_to_tf32(call) {
                 write!(f, "  in tf32")?;
             }
@@ -60,6 +61,9 @@ impl Display for Plan {
         for overlap in &self.graph.overlaps {
             let waves = overlap.waves.map_or_else(String::new, |waves| format!(", in {waves} waves"));
             writeln!(f, "  {} beside {}{waves}", numbers(&overlap.comm), numbers(&overlap.compute))?;
+        }
+        for phase in &self.graph.phases {
+            writeln!(f, "  {} behind {}", numbers(&phase.comm), numbers(&phase.behind))?;
         }
         for relation in &self.relations {
             writeln!(
@@ -89,24 +93,25 @@ impl Plan {
         dot
     }
 
-    /// How the tiles of a collective go: `packets`, or `two-shot, sent by #1`. Nothing of a user's own exchange, and of a call that is no collective.
+    /// How the tiles of a collective go, and who chose it ([`super::Why`]): `packets (table)`, or `two-shot, sent by #1 (model)`. Nothing of a user's own exchange, and of a call
+    /// that is no collective.
     pub fn exchange(&self, call: u32) -> Option<String> {
         let planned = self.calls.get(call as usize)?;
-        let collective = self.graph.calls[call as usize].task.collective()?;
-        let way = match planned.exchange_task(0, 0) {
-            None if matches!(collective, Collective::Channel(_)) => return None,
-            None if planned.slots > 0 => return Some(format!("packets, {} slots in turn", planned.slots)),
-            None => return Some("packets".to_owned()),
-            Some(_) if planned.nccl => return Some("by NCCL beside the kernel".to_owned()),
-            Some(ExchangeTask::SendToOwner | ExchangeTask::Reduce) => "two-shot",
-            Some(_) => "one-shot",
+        let Way { via, why } = planned.way?;
+        let sent = match planned.pushed_by {
+            Some(by) if planned.whole > 0 => format!(", {} tiles sent by #{by}, others by tasks", planned.whole),
+            Some(by) => format!(", sent by #{by}"),
+            None => ", sent by tasks".to_owned(),
         };
-        Some(match planned.pushed_by {
-            Some(by) if planned.whole > 0 => format!("{way}, {} tiles sent by #{by}, others by tasks", planned.whole),
-            Some(by) => format!("{way}, sent by #{by}"),
-            None if planned.slots > 0 => format!("{way}, sent by tasks, {} slots in turn", planned.slots),
-            None => format!("{way}, sent by tasks"),
-        })
+        let slots = if planned.slots > 0 { format!(", {} slots in turn", planned.slots) } else { String::new() };
+        let how = match via {
+            Via::Automatic => return None,
+            Via::Packets => format!("packets{slots}"),
+            Via::OneShot => format!("one-shot{sent}{slots}"),
+            Via::TwoShot => format!("two-shot{sent}{slots}"),
+            Via::Nccl => "by NCCL beside the kernel".to_owned(),
+        };
+        Some(format!("{how} ({})", why.name()))
     }
 
     /// [`Plan::exchange`] behind what is said before it.

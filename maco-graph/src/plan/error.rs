@@ -330,7 +330,7 @@ pub enum PlanError {
     /// No tile that is allowed goes the way that the call says.
     #[error(
         "MACO0018: {site} has no tile that goes `.via({via})`\n  \
-         = help: tiles of 16 KiB and more go by `OneShot` and `TwoShot`, smaller ones by `Packets`: give `.tile(..)` such a one, or remove the option"
+         = help: tiles of 16 KiB and more go by `OneShot` and `TwoShot`, smaller ones by `Packets`: give `.tile(..)` such a one, or remove `.via(..)`, or that of `PlanOptions`"
     )]
     Via {
         /// The call.
@@ -341,7 +341,7 @@ pub enum PlanError {
     /// `.via(Nccl)` of what NCCL cannot exchange in chunks of rows.
     #[error(
         "MACO0018: {site} has nothing that NCCL can exchange in chunks of rows\n  \
-         = help: it exchanges whole rows of whole tensors, which it reads and writes by tiles, by reductions of its own: give it such tensors, or remove `.via(Nccl)`"
+         = help: it exchanges whole rows of whole tensors, which it reads and writes by tiles, by reductions of its own: give it such tensors, or remove `.via(Nccl)`, or that of `PlanOptions`"
     )]
     Chunks {
         /// The call.
@@ -357,6 +357,17 @@ pub enum PlanError {
         site: Site,
         /// What is wrong.
         why: &'static str,
+    },
+    /// A phase that cannot begin where it is to.
+    #[error(
+        "MACO0018: {site} cannot be in a phase that depends on what it was given: {why}\n  \
+         = help: build collectives in the phase, and name what calls before it make"
+    )]
+    Phase {
+        /// The call in the phase.
+        site: Site,
+        /// What is wrong.
+        why: Box<str>,
     },
     /// A view that reaches past its tensor.
     #[error(
@@ -454,7 +465,8 @@ impl PlanError {
             | PlanError::Split { .. }
             | PlanError::Via { .. }
             | PlanError::Chunks { .. }
-            | PlanError::Overlap { .. } => 18,
+            | PlanError::Overlap { .. }
+            | PlanError::Phase { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,

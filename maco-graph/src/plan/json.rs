@@ -55,6 +55,14 @@ struct CallJson<'a> {
     /// [`super::PlannedCall::slots`], if it has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<u32>,
+    /// [`super::PlannedCall::way`]: `TwoShot`, and who chose it: `table`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    way: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
+    /// Of [`super::PlannedCall::order`]: which share of how many comes first, if it begins elsewhere on each rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_share: Option<[u32; 2]>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -159,6 +167,9 @@ impl Plan {
             made_by: self.fused_into(index as u32),
             pushed_by: planned.pushed_by,
             slots: (planned.slots > 0).then_some(planned.slots),
+            way: planned.way.map(|way| way.via.name()),
+            why: planned.way.map(|way| way.why.name()),
+            first_share: planned.first_share().map(|(first, count)| [first, count]),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

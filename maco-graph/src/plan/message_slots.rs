@@ -3,20 +3,21 @@
 //!
 //! Where messages lie is the host's business, and what a credit is, that of `maco-device`'s `TileMessages`.
 
-use maco_abi::{GROUP_ROWS, Messages, ROUNDS};
+use maco_abi::{AXES, GROUP_ROWS, Messages, ROUNDS};
 
 use super::region::tensor_of;
+use super::tile_order::TileOrder;
 use super::tile_selection::Choice;
-use super::{Defect, Options, Plan, PlannedCall};
-use crate::ir::{Call, Graph};
+use super::{Defect, Options, Plan, PlannedCall, own_share, temps};
+use crate::ir::{Call, Graph, TensorKind};
 use crate::spec::{Access, Channel, Collective, Index};
 
 /// Messages of a call begin at multiples of so many bytes, so that two calls share no line.
 pub const MESSAGE_LINE: u64 = 128;
 /// Elements that are sent together: rows are filled up to as many.
 const BLOCK: u64 = 8;
-/// `Choice::last_rows` of a call whose tiles go plane by plane last: tasks of one tile of all planes follow each other.
-pub(super) const PLANES_LAST: u32 = 0;
+/// Bytes of a grant: where a rank's result lies.
+const GRANT: u64 = 16;
 
 /// What the messages of a call take on each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +52,21 @@ impl Plan {
         shape(&self.graph, &self.graph.calls[call as usize], &self.calls[call as usize], ranks)
     }
 
-    /// Bytes of the messages of all calls, on each of `ranks` ranks.
+    /// Bytes of the messages of all calls, and of the temps that other ranks store behind them, on each of `ranks` ranks.
     pub fn message_bytes(&self, ranks: u32) -> u64 {
         if ranks == 1 {
             return 0;
         }
         let of = |call| self.messages(call, ranks).map_or(0, |shape| shape.total(ranks));
-        (0..self.calls.len() as u32).map(of).fold(0, u64::saturating_add)
+        let messages = (0..self.calls.len() as u32).map(of).fold(0, u64::saturating_add);
+        with_temps(&self.graph, messages)
     }
+}
+
+/// So many bytes, and behind them the temps that other ranks store.
+fn with_temps(graph: &Graph, bytes: u64) -> u64 {
+    let temps = graph.symmetric.iter().map(|&tensor| &graph.tensors[tensor as usize]).filter(|of| of.kind == TensorKind::Temp);
+    temps.fold(bytes, |end, of| end.checked_next_multiple_of(temps::ALIGN).unwrap_or(u64::MAX).saturating_add(of.stored_bytes()))
 }
 
 fn shape(graph: &Graph, call: &Call, planned: &PlannedCall, ranks: u32) -> Option<MessageShape> {
@@ -74,6 +82,8 @@ fn shape(graph: &Graph, call: &Call, planned: &PlannedCall, ranks: u32) -> Optio
     let data = rows * cols.next_multiple_of(BLOCK) * element;
     let bytes = match collective {
         Collective::Channel(Channel::Memory) => data,
+        // Where the result lies.
+        Collective::Channel(Channel::Symmetric) => GRANT,
         // Who sends is not who receives: signals.
         _ if planned.exchange_task(0, 0).is_some() => data,
         // The signal behind it, in a line of its own.
@@ -162,7 +172,7 @@ pub(super) fn choose(plan: &Plan, options: &Options) -> Vec<u32> {
             let planned = PlannedCall { slots, ..plan.calls[call].clone() };
             shape(&plan.graph, &plan.graph.calls[call], &planned, options.ranks).map_or(0, |shape| shape.total(options.ranks))
         };
-        slots.iter().enumerate().map(total).fold(0, u64::saturating_add) <= room
+        with_temps(&plan.graph, slots.iter().enumerate().map(total).fold(0, u64::saturating_add)) <= room
     };
     let (mut least, mut most) = (0, room);
     while least < most {
@@ -175,9 +185,12 @@ pub(super) fn choose(plan: &Plan, options: &Options) -> Vec<u32> {
 
 /// Says of a call whose tiles have slots in turn in which order they are dealt: a sender's tiles of all planes one by one.
 pub(super) fn order(choice: &mut Choice, call: &Call) {
-    if call.task.collective().is_some_and(of_plane) {
-        choice.last_rows = PLANES_LAST;
-    }
+    choice.order = in_turn(call);
+}
+
+/// The order of tiles that have slots in turn: device code knows it.
+fn in_turn(call: &Call) -> TileOrder {
+    TileOrder { planes_last: call.task.collective().is_some_and(of_plane), ..TileOrder::GROUPS }
 }
 
 impl Plan {
@@ -191,7 +204,7 @@ impl Plan {
         let spec = &self.graph.calls[call as usize];
         let wrong = |task| Err(Defect::Slots { call, task });
         let answers = spec.task.collective().is_some_and(can_be_in_turn);
-        if !answers || planned.pushed_by.is_some() || planned.nccl || self.schedule.schedulers() > 0 {
+        if !answers || planned.order != in_turn(spec) || planned.pushed_by.is_some() || planned.nccl || self.schedule.schedulers() > 0 {
             return wrong(planned.tasks.start);
         }
         let place = |task: u32| self.lists.positions.get(task as usize).copied().unwrap_or(task);
@@ -213,10 +226,10 @@ impl Plan {
 }
 
 /// The number of the tile at `coord` among its sender's, in task order, of a call whose tiles have slots in turn.
-pub(super) fn index(call: &Call, planned: &PlannedCall, coord: [u32; maco_abi::AXES]) -> u32 {
-    let along = |axis: usize| planned.grid.get(axis).copied().unwrap_or(1);
-    let messages = Messages { tiles: planned.slots.max(1), grid: [along(1), along(2)], rows: along(0) as u16, ..Messages::default() };
-    messages.turn(coord, call.task.collective().is_some_and(of_plane)).index
+pub(super) fn index(call: &Call, planned: &PlannedCall, coord: [u32; AXES]) -> u32 {
+    let place = planned.order.place(own_share::grid(planned), coord);
+    // Each plane is another sender's.
+    if call.task.collective().is_some_and(of_plane) { place / planned.grid[0] } else { place }
 }
 
-const _: () = assert!(GROUP_ROWS == super::schedule::ROWS);
+const _: () = assert!(GROUP_ROWS == super::tile_order::ROWS);

@@ -3,11 +3,13 @@
 //! Memory, streams and descriptors do not belong here. The steps, one file each:
 //!
 //! - `device_model` has what a device costs, by which the others choose;
+//! - `ways` has what is asked of the way of each collective, by call, options and table;
 //! - `tile_selection` chooses the tile and the split-K of every call, by a cost model;
 //! - `region` turns signatures into boxes of tensor coordinates;
-//! - `dependencies` finds which call must wait for which;
+//! - `dependencies` finds which call must wait for which, and `phases` which the graph says;
 //! - `counter_groups` cuts the tensors into groups of tiles that share a counter;
-//! - `schedule` orders calls and tiles;
+//! - `schedule` orders calls, `tile_order` the tiles of each;
+//! - `own_share` has GEMMs begin at a share that depends on the rank;
 //! - `events` writes the waits and signals of every task;
 //! - `in_band_flags` finds the edges whose elements carry their own flags;
 //! - `message_slots` bounds the memory of messages between ranks;
@@ -42,26 +44,31 @@ mod lists;
 pub mod memory_bound_cost;
 mod message_slots;
 mod nccl_chunks;
+mod options;
 #[doc(hidden)]
 pub mod oracle;
 mod overlaps;
+mod own_share;
+mod phases;
 pub mod prologue_fusion;
 mod pushed_tiles;
 mod region;
+mod relation;
 mod schedule;
 mod scheduler_partition;
 mod split_k;
 mod temps;
+mod tile_order;
 mod tile_selection;
 mod verify;
+mod waits;
+mod ways;
 mod worker_edges;
 mod workload;
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
-use crate::spec::Via;
 use candidate_plan::CandidatePlan;
 
 pub use device_model::{DeviceModel, Origin};
@@ -69,93 +76,16 @@ pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
 pub use message_slots::{MESSAGE_LINE, MessageShape};
+pub use options::{CallShape, Options};
+pub use relation::{Hazard, Relation};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use temps::{ALIGN as TEMP_ALIGN, Memory, TempRange, Temps};
+pub use tile_order::{Shares, TileOrder};
 pub use verify::Defect;
+pub use waits::{NamedWait, Wait};
+pub use ways::{Way, WayLine, Why, uses_nccl};
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
-
-/// What a plan is made for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// CTAs (or threads of the CPU device) that run tasks.
-    pub workers: u32,
-    /// What the device costs.
-    pub model: DeviceModel,
-    /// How tasks reach the workers.
-    pub schedule: Schedule,
-    /// Refuse graphs of more tasks than this.
-    pub max_tasks: usize,
-    /// The worker of every task, in global order. For static lists only; ignored for tasks of drained calls. `None`: round robin.
-    pub assignment: Option<Vec<u32>>,
-    /// What tasks cost, for static lists without an assignment: list scheduling by the longest path then assigns each task to the worker where it
-    /// ends earliest.
-    pub costs: Option<Costs>,
-    /// Whether the planner may choose split-K for calls without `.split_k(..)`.
-    pub split_k: bool,
-    /// Tiles and split-K of calls, where the graph leaves them open.
-    pub shapes: Vec<CallShape>,
-    /// Whether small tensors between two GEMVs are passed with in-band flags: see [`Relation::in_band`].
-    pub in_band_flags: bool,
-    /// Whether an RMSNorm or a unary element-wise call is fused into the GEMVs that read its result: see [`PlannedCall::prologue`]. Only where the
-    /// input comes with in-band flags.
-    pub fuse_prologues: bool,
-    /// Whether element-wise prologues are fused too, not RMSNorm alone: the device code must have been built with them.
-    pub fuse_elementwise: bool,
-    /// Whether temps share memory: see [`Plan::memory`].
-    pub share_temps: bool,
-    /// Whether a GEMM sends its tiles to the other ranks of an all-reduce as it stores them: see [`PlannedCall::pushed_by`]. Only for several ranks, and for workers with a
-    /// store role.
-    pub push_tiles: bool,
-    /// How many ranks there are.
-    pub ranks: u32,
-    /// How large tiles of an all-reduce go that does not say it: automatic is in two steps where there are more than two ranks, since less is sent then. Small ones go as packets.
-    pub via: Via,
-    /// Whether NCCL can run beside the kernel: then calls that say so have chunks for it ([`PlannedCall::nccl`]).
-    pub nccl: bool,
-    /// Bytes that each rank has for messages: where they are not enough for all tiles of its collectives, tiles have slots in turn ([`PlannedCall::slots`]). Then costs are not
-    /// looked at, since lists by them have another order than that in which slots come back. `None`: as many as are needed.
-    pub message_bytes: Option<u64>,
-}
-
-impl Options {
-    /// Static lists for `workers` workers of the default device model, and at most 2²⁰ tasks. Split-K and in-band flags are used where they are faster.
-    pub const fn new(workers: u32) -> Options {
-        let shapes = Vec::new();
-        Options {
-            workers,
-            model: DeviceModel::DEFAULT,
-            schedule: Schedule::Static,
-            max_tasks: 1 << 20,
-            assignment: None,
-            costs: None,
-            split_k: true,
-            shapes,
-            in_band_flags: true,
-            fuse_prologues: true,
-            fuse_elementwise: true,
-            share_temps: true,
-            push_tiles: false,
-            ranks: 1,
-            via: Via::Automatic,
-            nccl: false,
-            message_bytes: None,
-        }
-    }
-}
-
-/// The tile and the split-K of one call, for tuning. What the graph says has precedence.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallShape {
-    /// Position of the call in program order, from 0.
-    pub call: u32,
-    /// Tile size in elements, one per grid axis; `None`: the planner chooses.
-    pub tile: Option<Vec<u32>>,
-    /// Split-K: parts of each tile; `None`: the planner chooses.
-    pub split: Option<u32>,
-    /// With `split`: so many tiles, the first ones in task order, are not split.
-    pub whole: u32,
-}
 
 /// A verified plan: every task, what it waits for and signals, and who runs it.
 #[derive(Clone, Debug)]
@@ -260,6 +190,10 @@ pub struct PlannedCall {
     /// A collective that has room for so many messages of each rank, which are less than its tiles of one rank: tile n in task order has slot n mod `slots`, and its sender
     /// waits until the message before has been read. 0: each tile has its own.
     pub slots: u32,
+    /// Of a collective: which way its tiles go, and who chose it. None of a user's own exchange.
+    pub way: Option<Way>,
+    /// The order of its tiles: that of its tasks. Of several ranks it may begin elsewhere on each.
+    pub order: TileOrder,
 }
 
 impl PlannedCall {
@@ -312,99 +246,6 @@ pub struct TaskNode {
     pub signals: u16,
 }
 
-/// Wait until a counter holds at least `need` signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// Which counter.
-    pub counter: u32,
-    /// Signals it gets in one launch.
-    pub need: u32,
-}
-
-/// Every task of a call waits for the rows of a tensor that indices in another tensor select.
-///
-/// An element `e` names row `e` of the view if that is below `limit`, and the wait is for counter
-/// `counters.start + (first + e) / size`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedWait {
-    /// The call.
-    pub call: u32,
-    /// Which tensor parameter holds the row indices.
-    pub operand: u32,
-    /// Whether no task writes the indices.
-    pub known: bool,
-    /// Whether the index tensor has rank 1: a tile is then a range of its elements, else of its rows.
-    pub flat: bool,
-    /// Grid axis along which its tiles lie; none when every task reads all of it.
-    pub axis: Option<u8>,
-    /// Size of a tile along that axis.
-    pub rows: u32,
-    /// Counters of all rows.
-    pub counters: Range<u32>,
-    /// Rows per counter.
-    pub size: u32,
-    /// Rows of the view.
-    pub limit: u32,
-    /// Signals that every one of the counters gets.
-    pub need: u32,
-    /// Row of the first counter's first row at which the view begins.
-    pub first: u32,
-}
-
-/// Why a later access waits for an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hazard {
-    /// Read after write.
-    Raw,
-    /// Write after read.
-    War,
-    /// Write after write.
-    Waw,
-}
-
-impl Hazard {
-    /// In words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Hazard::Raw => "read after write",
-            Hazard::War => "write after read",
-            Hazard::Waw => "write after write",
-        }
-    }
-}
-
-impl fmt::Display for Hazard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// One call's access to a tensor waits for an earlier call's, tile by tile.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relation {
-    /// Index into the graph's tensors.
-    pub tensor: u32,
-    /// Earlier call.
-    pub producer: u32,
-    /// Which of its tensor parameters.
-    pub producer_operand: u32,
-    /// Later call.
-    pub consumer: u32,
-    /// Which of its tensor parameters.
-    pub consumer_operand: u32,
-    /// Why.
-    pub hazard: Hazard,
-    /// Counters the producer's tiles fill; shared by all relations that cut the producer's region alike.
-    pub counters: Range<u32>,
-    /// Waits of the consumer's tasks that come from it.
-    pub waits: u32,
-    /// Pairs of tasks it orders directly: the needs of those waits summed.
-    pub edges: u64,
-    /// In-band flags: each element is stored together with a flag, which the consumer's tasks poll. They do not wait for these counters before
-    /// they begin. Such an edge acquires nothing but the elements, so no other ordering follows from it.
-    pub in_band: bool,
-}
-
 /// Plans `graph`: tiles, dependencies, counters, order and lists, verified.
 ///
 /// # Errors
@@ -442,6 +283,7 @@ fn build(mut graph: ir::Graph, options: &Options, slots: &[u32], dropped: Option
         }
     }
     check::tensors(&graph)?;
+    phases::check(&graph)?;
     let mut calls = Vec::with_capacity(graph.calls.len());
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut choices = Vec::with_capacity(graph.calls.len());
@@ -459,9 +301,10 @@ fn build(mut graph: ir::Graph, options: &Options, slots: &[u32], dropped: Option
         if slots > 0 {
             message_slots::order(&mut choice, &graph.calls[index]);
         }
-        // The store role of a GEMM does not wait for a slot.
+        // A GEMM would send before the phase may begin, and its store role does not wait for a slot.
         if options.push_tiles
             && slots == 0
+            && phases::behind(&graph, index as u32).is_empty()
             && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
             (pushed_by, choice.split_k) = (Some(gemm), tasks);
@@ -476,11 +319,12 @@ fn build(mut graph: ir::Graph, options: &Options, slots: &[u32], dropped: Option
         calls.push(planned);
         choices.push(choice);
     }
-    nccl_chunks::order_producers(&graph, &calls, &mut choices, &mut regions);
+    nccl_chunks::order_producers(&graph, &mut calls, &mut choices, &mut regions);
     let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
     overlaps::check(&candidate.graph, &candidate.found.relations)?;
     let temps = temps::assign(&mut candidate, options)?;
-    let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
+    let CandidatePlan { graph, mut calls, found, order, mut events, .. } = candidate;
+    own_share::begin(&graph, &mut calls, &mut events, options);
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() && slots.is_empty() => {

@@ -5,8 +5,8 @@ use maco_abi::{AXES, ExchangeTask};
 use super::PlannedCall;
 use super::pushed_tiles::{operand, producer};
 use super::region::{Regions, tensor_of};
-use super::schedule::ROWS;
 use super::split_k::SplitK;
+use super::tile_order::{ROWS, TileOrder};
 use super::tile_selection::{Choice, bytes};
 use crate::ir::{Call, Graph, View};
 use crate::spec::{Access, Collective, Index, TaskKind, TensorParam};
@@ -52,8 +52,12 @@ pub(super) fn of(call: &Call, whole: Choice) -> Option<Choice> {
 }
 
 /// Has the last tiles of GEMMs, whose results NCCL exchanges, made in groups of rows of a chunk: else the chunks of a whole group are left when the last tile is made.
-pub(super) fn order_producers(graph: &Graph, calls: &[PlannedCall], choices: &mut [Choice], regions: &mut Regions) {
-    for (index, planned) in calls.iter().enumerate().filter(|(_, planned)| planned.nccl) {
+pub(super) fn order_producers(graph: &Graph, calls: &mut [PlannedCall], choices: &mut [Choice], regions: &mut Regions) {
+    for index in 0..calls.len() {
+        let planned = &calls[index];
+        if !planned.nccl {
+            continue;
+        }
         let Some(made) = producer(graph, index) else { continue };
         let (call, by) = (&graph.calls[index], &graph.calls[made as usize]);
         let (Some((x, read)), Some((y, written))) = (operand(call, Access::Read), operand(by, Access::Write)) else { continue };
@@ -64,8 +68,8 @@ pub(super) fn order_producers(graph: &Graph, calls: &[PlannedCall], choices: &mu
         if x != y || is_pushed || !matches!(by.task.kind, TaskKind::Gemm { .. }) || !chunk.is_multiple_of(tile) {
             continue;
         }
-        let rows = (chunk / tile).min(ROWS);
-        choices[made as usize].last_rows = rows;
-        regions.set_last_rows(made, rows);
+        let order = TileOrder { last_rows: (chunk / tile).min(ROWS), ..TileOrder::GROUPS };
+        (choices[made as usize].order, calls[made as usize].order) = (order, order);
+        regions.set_order(made, order);
     }
 }

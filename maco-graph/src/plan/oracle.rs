@@ -152,6 +152,17 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
     None
 }
 
+/// The first task of a phase that may begin before a task has ended that it depends on, behind that one: there is no chain of waits.
+pub fn too_early(plan: &Plan) -> Option<(u32, u32)> {
+    let before = reachable(plan);
+    let tasks = |calls: &[u32]| calls.iter().flat_map(|&call| plan.calls[call as usize].tasks.clone()).collect::<Vec<u32>>();
+    plan.graph.phases.iter().find_map(|phase| {
+        let later = tasks(&phase.comm);
+        let pairs = tasks(&phase.behind).into_iter().flat_map(|earlier| later.iter().map(move |&later| (earlier, later)));
+        pairs.into_iter().find(|&(earlier, later)| before[later as usize][earlier as usize / 64] & (1 << (earlier % 64)) == 0)
+    })
+}
+
 /// The parameters by which `later` reads what `earlier` writes with in-band flags.
 fn in_band(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
     let relation = plan.in_band_input(plan.tasks[later as usize].call)?;

@@ -1,13 +1,13 @@
 //! Collectives beside computation that needs nothing of them, where the graph says so ([`crate::ir::Overlap`]).
 //!
 //! A task that waits for other ranks holds its worker. So those of a collective come behind tasks of what it overlaps with, a share of them behind each wave of these, while
-//! those that send stay where they are.
+//! those that send stay where they are. Temps that would have such work wait for the collective do not share memory.
 
 use maco_abi::ExchangeTask;
 
 use super::events::Events;
 use super::{PlanError, PlannedCall, Relation, Site};
-use crate::ir::Graph;
+use crate::ir::{Graph, Overlap};
 
 /// What the planner knows of tasks when it orders them.
 pub(super) struct Found<'a> {
@@ -24,7 +24,7 @@ pub(super) fn check(graph: &Graph, relations: &[Relation]) -> Result<(), PlanErr
             if made.task.collective().is_none() {
                 return Err(PlanError::Overlap { site, why: "it is no collective, and waits for no other rank" });
             }
-            if beside(graph, relations, call, &overlap.compute).is_empty() {
+            if beside(graph, &pairs(relations), call, &overlap.compute).is_empty() {
                 return Err(PlanError::Overlap { site, why: "each of these calls needs what it makes" });
             }
         }
@@ -32,13 +32,39 @@ pub(super) fn check(graph: &Graph, relations: &[Relation]) -> Result<(), PlanErr
     Ok(())
 }
 
-/// Those of `compute` that need nothing of `call`.
-fn beside(graph: &Graph, relations: &[Relation], call: u32, compute: &[u32]) -> Vec<u32> {
+/// Whether calls that are to compute beside a collective would have to come behind it if one call waited for another, `edge`, as well as those of `pairs`.
+pub(super) fn separates(graph: &Graph, pairs: &mut Vec<(u32, u32)>, edge: (u32, u32)) -> bool {
+    let count = |pairs: &[(u32, u32)]| -> Vec<usize> {
+        let of =
+            |overlap: &Overlap| overlap.comm.iter().map(|&call| beside(graph, pairs, call, &overlap.compute).len()).collect::<Vec<_>>();
+        graph.overlaps.iter().flat_map(of).collect()
+    };
+    let without = count(pairs);
+    pairs.push(edge);
+    let with = count(pairs);
+    pairs.pop();
+    with != without
+}
+
+/// Earlier and later call of each relation.
+pub(super) fn pairs(relations: &[Relation]) -> Vec<(u32, u32)> {
+    relations.iter().map(|relation| (relation.producer, relation.consumer)).collect()
+}
+
+/// Those of `compute` that need nothing of `call`, where the later call of each of `pairs` needs the earlier one.
+fn beside(graph: &Graph, pairs: &[(u32, u32)], call: u32, compute: &[u32]) -> Vec<u32> {
     let mut needs = vec![false; graph.calls.len()];
     needs[call as usize] = true;
-    // Relations are ordered by consumer, and a call needs earlier ones only.
-    for relation in relations {
-        needs[relation.consumer as usize] |= needs[relation.producer as usize];
+    loop {
+        let mut found = false;
+        for &(earlier, later) in pairs {
+            let new = needs[earlier as usize] && !needs[later as usize];
+            needs[later as usize] |= new;
+            found |= new;
+        }
+        if !found {
+            break;
+        }
     }
     compute.iter().copied().filter(|&call| needs.get(call as usize) == Some(&false)).collect()
 }
@@ -46,9 +72,10 @@ fn beside(graph: &Graph, relations: &[Relation], call: u32, compute: &[u32]) -> 
 /// How late each task is to come at least, of lists in which tasks come as `comes` says; 0 where it does not matter.
 pub(super) fn least(graph: &Graph, calls: &[PlannedCall], found: &Found<'_>, workers: u32, comes: &[u32]) -> Vec<u32> {
     let mut least = vec![0; comes.len()];
+    let pairs = pairs(found.relations);
     for overlap in &graph.overlaps {
         for &call in &overlap.comm {
-            let compute = beside(graph, found.relations, call, &overlap.compute);
+            let compute = beside(graph, &pairs, call, &overlap.compute);
             let mut work: Vec<u32> =
                 compute.iter().flat_map(|&call| calls[call as usize].tasks.clone()).map(|task| comes[task as usize]).collect();
             work.sort_unstable();

@@ -6,8 +6,8 @@ use maco_abi::{BOX, ExchangeTask, OPERANDS, columns};
 
 use super::PlannedCall;
 use super::region::tensor_of;
-use super::schedule::{ROWS, for_each_tile, position};
 use super::split_k::SplitK;
+use super::tile_order::TileOrder;
 use super::tile_selection::Choice;
 use crate::ir::{Call, Graph, View};
 use crate::spec::{Access, Collective, Index, TaskKind, TensorParam};
@@ -41,9 +41,12 @@ fn tiles_of_whole(gemm: &PlannedCall, tile: [u32; 2], grid: [u32; 2]) -> u32 {
     loop {
         let mut first = whole;
         let mut at = 0;
-        for_each_tile([grid[0], grid[1], 1], ROWS, |[row, col, _]| {
+        TileOrder::GROUPS.for_each_tile([grid[0], grid[1], 1], |[row, col, _]| {
             let of = [row * tile[0] / gemm.tile[0], col * tile[1] / gemm.tile[1]];
-            if at < first && !(position(gemm.grid[0], gemm.grid[1], of) < gemm.whole && are_first(gemm, of, tile, grid, whole)) {
+            if at < first
+                && !(gemm.order.place([gemm.grid[0], gemm.grid[1], 1], [of[0], of[1], 0]) < gemm.whole
+                    && are_first(gemm, of, tile, grid, whole))
+            {
                 first = at;
             }
             at += 1;
@@ -61,7 +64,7 @@ fn are_first(gemm: &PlannedCall, of: [u32; 2], tile: [u32; 2], grid: [u32; 2], w
         let each = gemm.tile[axis] / tile[axis];
         of[axis] * each..grid[axis].min((of[axis] + 1) * each)
     };
-    along(0).all(|row| along(1).all(|col| position(grid[0], grid[1], [row, col]) < whole))
+    along(0).all(|row| along(1).all(|col| TileOrder::GROUPS.place([grid[0], grid[1], 1], [row, col, 0]) < whole))
 }
 
 /// The one call before `index` that writes what it reads.
@@ -116,7 +119,8 @@ pub(super) fn operand(call: &Call, access: Access) -> Option<(&View, &'static Te
     if found.next().is_some() { None } else { Some(first) }
 }
 
-fn operands(call: &Call) -> impl Iterator<Item = (&View, &'static TensorParam)> {
+/// The tensor operands of a call, with what its task says of them.
+pub(super) fn operands(call: &Call) -> impl Iterator<Item = (&View, &'static TensorParam)> {
     call.operands.iter().zip(call.task.params.iter().filter_map(tensor_of))
 }
 

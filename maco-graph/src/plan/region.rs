@@ -7,8 +7,8 @@ use maco_abi::{AXES, RANK};
 
 use std::ops::Range;
 
-use super::schedule::for_each_tile;
 use super::split_k::SplitK;
+use super::tile_order::TileOrder;
 use super::tile_selection::Choice;
 use crate::ir::{Call, View};
 use crate::spec::{Access, Index, Param, TensorParam};
@@ -24,8 +24,8 @@ pub(super) struct Regions {
     grids: Vec<[u32; AXES]>,
     /// Split-K of each call.
     parts: Vec<SplitK>,
-    /// See [`Choice::last_rows`].
-    last_rows: Vec<u32>,
+    /// The order of the tiles of each call.
+    orders: Vec<TileOrder>,
 }
 
 /// What a call touches of one argument.
@@ -120,7 +120,7 @@ impl Regions {
             first: vec![0],
             grids: Vec::with_capacity(calls),
             parts: Vec::with_capacity(calls),
-            last_rows: Vec::with_capacity(calls),
+            orders: Vec::with_capacity(calls),
         }
     }
 
@@ -129,7 +129,7 @@ impl Regions {
         let index = self.grids.len() as u32;
         self.grids.push(choice.grid);
         self.parts.push(choice.split_k);
-        self.last_rows.push(choice.last_rows);
+        self.orders.push(choice.order);
         let parameters = call.task.params.iter().filter_map(tensor_of);
         for (operand, (param, view)) in parameters.zip(&call.operands).enumerate() {
             self.add_operand(index, operand as u32, call, param, view, choice);
@@ -219,12 +219,12 @@ impl Regions {
 
     /// Calls `each` with the coordinates of every tile of call `call`, in task order.
     pub fn for_each_tile(&self, call: u32, each: impl FnMut([u32; AXES])) {
-        for_each_tile(self.grid(call), self.last_rows[call as usize], each);
+        self.orders[call as usize].for_each_tile(self.grid(call), each);
     }
 
-    /// Says of call `call` what [`Choice::last_rows`] is, behind [`Regions::add`].
-    pub fn set_last_rows(&mut self, call: u32, rows: u32) {
-        self.last_rows[call as usize] = rows;
+    /// Has the tiles of call `call` come in another order, behind [`Regions::add`].
+    pub fn set_order(&mut self, call: u32, order: TileOrder) {
+        self.orders[call as usize] = order;
     }
 
     /// Split-K of call `call`. Each part touches all that its tile does.

@@ -1,19 +1,13 @@
-//! Orders the calls and the tiles of a call, and makes the workers' lists.
+//! Orders the calls, and makes the workers' lists. The order of the tiles of a call is `tile_order`'s.
 //!
 //! There is one global order; every list is a subsequence of it, so lists cannot deadlock.
-
-use maco_abi::AXES;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::message_slots::PLANES_LAST;
 use super::{Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
-
-/// Rows of tiles per group: the tiles of a group are ordered column by column, so that operands are still in the L2 cache.
-pub(super) const ROWS: u32 = 16;
 
 /// Gives every call its range of task numbers and returns the calls in global order.
 pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Relation]) -> Vec<u32> {
@@ -55,47 +49,6 @@ fn by_priority(graph: &Graph, relations: &[Relation]) -> Vec<u32> {
         }
     }
     order
-}
-
-/// Calls `each` with every coordinate of `grid` in task order: in groups of rows, column by column. Of three axes the first is slowest and the other two are rows and
-/// columns. A group has [`ROWS`] rows; with fewer `last_rows` the last ones are halved until they have as few. With [`PLANES_LAST`] the first axis is the fastest instead.
-pub(super) fn for_each_tile(grid: [u32; AXES], last_rows: u32, mut each: impl FnMut([u32; AXES])) {
-    if last_rows == PLANES_LAST {
-        if grid[0] > 0 {
-            let each: &mut dyn FnMut([u32; AXES]) = &mut |[row, column, _]| (0..grid[0]).for_each(|plane| each([plane, row, column]));
-            for_each_tile([grid[1], grid[2], 1], ROWS, each);
-        }
-        return;
-    }
-    let planes = if grid[2] > 1 { grid[0] } else { 1 };
-    let (rows, columns) = if grid[2] > 1 { (grid[1], grid[2]) } else { (grid[0], grid[1].min(grid[1] * grid[2])) };
-    for plane in 0..planes {
-        let mut first = 0;
-        while first < rows {
-            let end = first + group(rows - first, last_rows);
-            for column in 0..columns {
-                for row in first..end {
-                    each(if grid[2] > 1 { [plane, row, column] } else { [row, column, 0] });
-                }
-            }
-            first = end;
-        }
-    }
-}
-
-/// Rows of the next group, of so many that are left.
-fn group(left: u32, last_rows: u32) -> u32 {
-    match left {
-        _ if left > ROWS || last_rows >= ROWS => ROWS.min(left),
-        _ if left <= last_rows => left,
-        _ => (left / 2).next_multiple_of(last_rows),
-    }
-}
-
-/// The place of tile `row`, `column` in the order of [`for_each_tile`], of a grid of two axes whose groups all have [`ROWS`] rows.
-pub(super) fn position(rows: u32, columns: u32, [row, column]: [u32; 2]) -> u32 {
-    let first = row / ROWS * ROWS;
-    first * columns + column * ROWS.min(rows - first) + row % ROWS
 }
 
 /// Drains: ranges of the tasks of drained calls. Neighbouring ranges are merged, since each drain costs every worker a ticket, but not those of
@@ -180,77 +133,6 @@ fn listed(tasks: u32, drains: &[Range<u32>]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::plan::Entry;
-
-    fn walk(grid: [u32; AXES]) -> Vec<[u32; AXES]> {
-        let mut tiles = Vec::new();
-        for_each_tile(grid, ROWS, |coord| tiles.push(coord));
-        tiles
-    }
-
-    /// Groups of 16 rows, then of 8, 4, 4; of what is left of 16, the same.
-    #[test]
-    fn last_groups_have_fewer_rows() {
-        let rows = |rows, last_rows| {
-            let (mut left, mut groups) = (rows, Vec::new());
-            while left > 0 {
-                groups.push(group(left, last_rows));
-                left -= groups[groups.len() - 1];
-            }
-            groups
-        };
-        assert_eq!(rows(64, 4), [16, 16, 16, 8, 4, 4]);
-        assert_eq!(rows(36, 4), [16, 16, 4]);
-        assert_eq!(rows(13, 3), [6, 3, 3, 1]);
-        assert_eq!(rows(33, ROWS), [16, 16, 1]);
-        let mut tiles = Vec::new();
-        for_each_tile([21, 3, 1], 2, |coord| tiles.push(coord));
-        let last: Vec<u32> = tiles[48..].iter().map(|coord| coord[0]).collect();
-        assert_eq!(last, [16, 17, 16, 17, 16, 17, 18, 19, 18, 19, 18, 19, 20, 20, 20]);
-        tiles.sort_unstable();
-        tiles.dedup();
-        assert_eq!(tiles.len(), 63);
-    }
-
-    #[test]
-    fn every_tile_once() {
-        for grid in [[1, 1, 1], [40, 1, 1], [33, 7, 1], [3, 20, 5], [2, 1, 3], [0, 4, 1], [4, 0, 1], [4, 4, 0], [0, 0, 0]] {
-            let mut tiles = walk(grid);
-            assert_eq!(tiles.len() as u32, grid.iter().product::<u32>(), "{grid:?}");
-            tiles.sort_unstable();
-            tiles.dedup();
-            assert_eq!(tiles.len() as u32, grid.iter().product::<u32>(), "{grid:?}");
-            assert!(tiles.iter().all(|coord| (0..AXES).all(|axis| coord[axis] < grid[axis])));
-        }
-    }
-
-    /// Where tiles have slots in turn, device code finds a tile's place by its coordinates.
-    #[test]
-    fn device_code_knows_the_order() {
-        for [rows, columns] in [[1, 1], [16, 3], [33, 7], [40, 1], [5, 20]] {
-            let mut next = 0;
-            for_each_tile([rows, columns, 1], ROWS, |[row, column, _]| {
-                assert_eq!(maco_abi::task_order(rows, columns, [row, column]), next);
-                assert_eq!(position(rows, columns, [row, column]), next);
-                next += 1;
-            });
-            let mut tiles = Vec::new();
-            for_each_tile([3, rows, columns], PLANES_LAST, |coord| tiles.push(coord));
-            assert_eq!(tiles.len() as u32, 3 * next);
-            for (n, &[plane, row, column]) in tiles.iter().enumerate() {
-                assert_eq!((plane, maco_abi::task_order(rows, columns, [row, column])), (n as u32 % 3, n as u32 / 3));
-            }
-        }
-    }
-
-    #[test]
-    fn tiles_go_column_by_column_in_groups_of_sixteen_rows() {
-        let tiles = walk([20, 3, 1]);
-        assert_eq!(tiles[0], [0, 0, 0]);
-        assert_eq!(tiles[15], [15, 0, 0]);
-        assert_eq!(tiles[16], [0, 1, 0]);
-        assert_eq!(tiles[48], [16, 0, 0]);
-        assert_eq!(tiles[52], [16, 1, 0]);
-    }
 
     #[test]
     fn lists_are_round_robin() {

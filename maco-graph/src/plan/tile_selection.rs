@@ -6,17 +6,22 @@
 //! The GEMV form of a task is considered only where it reads operand B once, since every further row of tiles would
 //! read it again. The best variants of both forms are compared by time, and neither is faster than device memory delivers all operands.
 //! Of equals the GEMV form is taken: the model does not see that it loads operand B before its inputs are ready.
+//!
+//! Of collectives, `exchanged` says which tiles go which way.
 
-use maco_abi::{AXES, CHUNK, ExchangeTask, PARTIAL_BYTES, ROW_BYTES};
+mod exchanged;
+
+use maco_abi::{AXES, CHUNK, PARTIAL_BYTES, ROW_BYTES};
 
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
-use super::schedule::ROWS;
 use super::split_k::SplitK;
+use super::tile_order::TileOrder;
+use super::ways::Way;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
-use super::{DeviceModel, Options, PlanError, PlannedCall, Site, nccl_chunks};
+use super::{DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
-use crate::spec::{Access, Collective, Element, Form, Index, TaskSpec, TensorParam, Text, Via};
+use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text, Via};
 
 /// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
@@ -46,9 +51,10 @@ pub(super) struct Choice {
     pub split_k: SplitK,
     /// See [`PlannedCall::nccl`].
     pub nccl: bool,
-    /// Least rows of tiles of the last groups of the order ([`super::schedule::for_each_tile`]): those that chunks for NCCL have, so that little is left to exchange when the
-    /// last tile is made.
-    pub last_rows: u32,
+    /// See [`PlannedCall::way`].
+    pub way: Option<Way>,
+    /// The order of its tiles.
+    pub order: TileOrder,
 }
 
 impl Choice {
@@ -56,50 +62,6 @@ impl Choice {
     pub fn settle(&self, call: &mut Call) {
         call.task = self.form.spec;
         call.slot = call.slot.saturating_add(self.form.first_instance);
-    }
-
-    /// Whether ranks exchange its tiles by signals.
-    pub fn is_signalled(&self, call: &Call) -> bool {
-        call.task.collective().is_some() && self.split_k.parts > 1
-    }
-
-    /// With several tasks for each tile if ranks exchange it by signals, as its body finds too (`operations/collective.rs` of `maco-device`): by its size, whatever of it is
-    /// inside the tensor. They are those of [`ExchangeTask`].
-    fn apart(self, call: &Call, options: &Options) -> Choice {
-        let sums = matches!(call.task.collective(), Some(Collective::AllReduce(_)));
-        let two_shot = match if call.via == Via::Automatic { options.via } else { call.via } {
-            Via::TwoShot => options.ranks > 1,
-            Via::OneShot => false,
-            Via::Automatic | Via::Packets | Via::Nccl => options.ranks > 2,
-        };
-        let parts = if sums && two_shot { ExchangeTask::TWO_SHOT } else { ExchangeTask::ONE_SHOT };
-        if self.goes_with_signals(call) { Choice { split_k: SplitK { whole: 0, parts }, ..self } } else { self }
-    }
-
-    /// Whether ranks exchange tiles of this size by signals: large ones, if all ranks answer.
-    fn goes_with_signals(&self, call: &Call) -> bool {
-        call.task.collective().is_some_and(Collective::is_answered) && self.is_large(call)
-    }
-
-    /// Whether a tile is large enough for signals: then there is code for it in several tasks.
-    pub fn is_large(&self, call: &Call) -> bool {
-        let written = call.task.params.iter().filter_map(tensor_of).find(|param| param.access == Access::Write);
-        written.is_some_and(|param| match param.region {
-            [.., Index::Tile(rows), Index::Tile(cols)] => {
-                let size = |axis: u8| u64::from(self.tile[usize::from(axis)]);
-                maco_abi::is_signalled(size(*rows), size(*cols), bytes(call, param))
-            }
-            _ => false,
-        })
-    }
-
-    /// Whether tiles of this size go the way that `.via(..)` says.
-    fn goes_via(&self, call: &Call) -> bool {
-        match call.via {
-            Via::Automatic | Via::Nccl => true,
-            Via::Packets => !self.goes_with_signals(call),
-            Via::OneShot | Via::TwoShot => self.goes_with_signals(call),
-        }
     }
 
     /// How many tiles there are.
@@ -130,6 +92,8 @@ impl Choice {
             pushed_by: None,
             nccl: self.nccl,
             slots: 0,
+            way: self.way,
+            order: self.order,
         }
     }
 }
@@ -161,10 +125,10 @@ impl Chooser {
         if let Some(axis) = (0..task.axes.len()).find(|&axis| self.uses.iter().all(|u| u.axis != axis)) {
             return Err(PlanError::UnusedAxis { site, axis: task.axes[axis].name });
         }
-        if call.via == Via::Nccl && options.nccl {
-            let form = task.own_form();
-            let whole = self.tile_grid(site, form, digits(form.spec, form.spec.tile_variants() - 1))?;
-            return nccl_chunks::of(call, whole).ok_or(PlanError::Chunks { site });
+        let asked = self.asked(site, call, options);
+        if asked.via == Via::Nccl {
+            let choice = self.chunks(site, call)?.ok_or(PlanError::Chunks { site })?;
+            return Ok(Choice { way: Some(asked), ..choice });
         }
         let shape = options.shapes.iter().find(|shape| shape.call == site.call);
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
@@ -176,16 +140,20 @@ impl Chooser {
             let parts = split_limit(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.tile_grid(site, form, digits(form.spec, variant))?;
-            if !choice.goes_via(call) {
-                return Err(PlanError::Via { site, via: call.via.name() });
+            if asked.why.is_demanded() && !choice.goes_via(call, asked.via) {
+                return Err(PlanError::Via { site, via: asked.via.name() });
             }
             let cost = CostModel::new(call, form.spec, options, self.concurrency);
-            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call, options));
+            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1.apart(call, asked, options));
         }
-        let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
+        let of = |via| self.fastest(site, call, task.own_form(), via, (split, whole), options);
+        let (time, mut best) = match of(asked.via) {
+            Err(PlanError::Via { .. }) if !asked.why.is_demanded() => of(Via::Automatic)?,
+            found => found?,
+        };
         if let Some(gemv) = task.gemv_form(call.element)
             && split.is_none_or(|split| split <= gemv.spec.max_split_k())
-            && let Ok((gemv, choice)) = self.fastest(site, call, gemv, (split, whole), options)
+            && let Ok((gemv, choice)) = self.fastest(site, call, gemv, Via::Automatic, (split, whole), options)
             && choice.reads_weights_once()
         {
             let memory = CostModel::new(call, task, options, self.concurrency).memory();
@@ -196,16 +164,17 @@ impl Chooser {
         if split.is_none() {
             self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
-        Ok(best.apart(call, options))
+        Ok(best.apart(call, asked, options))
     }
 
-    /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
+    /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once, of a collective those that go this way. `split` and `whole`: the forced parts, if any,
     /// and how many tiles are not split.
     fn fastest(
         &self,
         site: Site,
         call: &Call,
         form: Form,
+        via: Via,
         (split, whole): (Option<u32>, u32),
         options: &Options,
     ) -> Result<(Time, Choice), PlanError> {
@@ -218,7 +187,7 @@ impl Chooser {
             match self.tile_grid(site, form, digits(form.spec, index)) {
                 Err(error) => refused = Some(error),
                 Ok(choice) if form.first_instance > 0 && !choice.reads_weights_once() => {}
-                Ok(choice) if !choice.goes_via(call) => refused = Some(PlanError::Via { site, via: call.via.name() }),
+                Ok(choice) if !choice.goes_via(call, via) => refused = Some(PlanError::Via { site, via: via.name() }),
                 Ok(choice) => {
                     let (time, choice) = self.split(&cost, choice, parts, split.map(|_| whole));
                     if best.is_none_or(|(least, _)| time.whole() < least.whole()) {
@@ -289,7 +258,8 @@ impl Chooser {
             grid: [1; AXES],
             split_k: SplitK::ONE,
             nccl: false,
-            last_rows: ROWS,
+            way: None,
+            order: TileOrder::GROUPS,
         };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
@@ -460,21 +430,6 @@ impl<'a> CostModel<'a> {
             rest += waves * (model.part + result * f64::from(PARTIAL_BYTES) * (1.0 + parts / shared) / model.part_rate);
         }
         Time { load, rest }
-    }
-
-    /// Of tiles that ranks exchange: what does not depend on their bytes, most of all how long they travel, and what does.
-    fn exchange(&self, choice: &Choice) -> Time {
-        let bytes = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| {
-            let elements = volume(choice, param, view);
-            elements * f64::from(bytes(self.call, param))
-        });
-        let (fixed, rate) = if choice.goes_with_signals(self.call) {
-            (self.model.signalled_tile, self.model.signalled_rate)
-        } else {
-            (self.model.packet_tile, self.model.packet_rate)
-        };
-        let waves = self.waves(choice.tiles() as f64);
-        Time { load: waves * bytes.sum::<f64>() / rate, rest: waves * fixed }
     }
 
     /// The tasks of `choice`; tiles at the borders are smaller.

@@ -7,7 +7,7 @@
 //! [`super::temps`].
 
 use super::region::tensor_of;
-use super::{Hazard, Plan, Relation, Schedule};
+use super::{Hazard, Plan, Relation, Schedule, own_share};
 use crate::ir::TensorKind;
 
 /// What is wrong with a plan.
@@ -19,6 +19,12 @@ pub enum Defect {
     Grid {
         /// Index of the call.
         call: u32,
+    },
+    /// The tasks of a call are not in the order of its tiles that the plan says.
+    #[error("task {task} is not the one of its tile in the order of tiles")]
+    TileOrder {
+        /// Index of the task.
+        task: u32,
     },
     /// A task's waits or signals do not follow those of the task before.
     #[error("the waits and signals of task {task} do not follow those of the task before")]
@@ -122,6 +128,14 @@ pub enum Defect {
         /// The task.
         task: u32,
     },
+    /// A task of a phase that does not wait for all tasks of a call that it depends on.
+    #[error("call #{call} may begin before call #{before} has ended, which its phase depends on")]
+    Phase {
+        /// The call in the phase.
+        call: u32,
+        /// The call before.
+        before: u32,
+    },
     /// A temp that lies outside the memory of temps, or outside the part that in-band flags have of it.
     #[error("temp #{tensor} lies outside the memory that temps have")]
     TempOutside {
@@ -159,6 +173,7 @@ impl Plan {
         if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.pushed_tiles_hold(call)) {
             return Err(Defect::PushedTiles { call });
         }
+        self.verify_phases()?;
         self.verify_lists()?;
         (0..self.calls.len() as u32).try_for_each(|call| self.verify_slots(call))?;
         self.verify_temps()
@@ -214,7 +229,7 @@ impl Plan {
                 return Err(defect);
             }
             // Every part of every tile: the task of an unsplit tile counts as all its parts.
-            let mut seen = Bits::new((tiles * u64::from(call.parts)) as usize);
+            let (mut seen, grid) = (Bits::new((tiles * u64::from(call.parts)) as usize), own_share::grid(call));
             for (n, task) in (0..).zip(tasks) {
                 let mut position = 0u64;
                 for (&tiles, &coord) in call.grid.iter().zip(&task.coord) {
@@ -223,12 +238,15 @@ impl Plan {
                     }
                     position = position * u64::from(tiles) + u64::from(coord);
                 }
-                let parts = call.tile_of(n).1;
+                let (place, parts) = call.tile_of(n);
                 let beyond = task.part >= parts || task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
                 let first = position * u64::from(call.parts) + u64::from(task.part);
                 let made = if parts == call.parts { 1 } else { u64::from(call.parts) };
                 if task.call != index as u32 || beyond || !(first..first + made).all(|part| seen.insert(part as usize)) {
                     return Err(defect);
+                }
+                if call.order.tile(grid, place) != task.coord {
+                    return Err(Defect::TileOrder { task: call.tasks.start + n });
                 }
             }
         }

@@ -135,6 +135,13 @@ impl Owned {
         self.outcome(view)
     }
 
+    /// Marks a tensor symmetric: it lies where other ranks store.
+    pub fn symmetric(&mut self, view: View) {
+        if let (false, Some(row)) = (view.none(), self.tensors.get_mut(view.tensor as usize)) {
+            row.symmetric = true;
+        }
+    }
+
     /// Declares a run-time scalar.
     pub fn scalar(&mut self, name: &str, ty: ScalarType) -> Value {
         self.recorder(0).scalar(intern(name), ty)

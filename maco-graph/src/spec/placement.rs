@@ -108,6 +108,8 @@ pub enum Channel {
     Packet,
     /// A proxy copies, and signals.
     Port,
+    /// This rank stores the other one's result, which lies in symmetric memory, and signals.
+    Symmetric,
 }
 
 impl Channel {
@@ -117,6 +119,7 @@ impl Channel {
             "MemoryChannel" => Channel::Memory,
             "PacketChannel" => Channel::Packet,
             "PortChannel" => Channel::Port,
+            "SymmetricChannel" => Channel::Symmetric,
             _ => return None,
         })
     }
@@ -127,6 +130,7 @@ impl Channel {
             Channel::Memory => "a memory channel",
             Channel::Packet => "a packet channel",
             Channel::Port => "a port channel",
+            Channel::Symmetric => "a symmetric channel",
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct TensorRow {
     pub dims: [Dim; RANK],
     /// Spread over the ranks.
     pub placement: Placement,
+    /// Lies where other ranks store.
+    pub symmetric: bool,
     /// Token that declared it.
     pub site: u32,
     /// Whether anything has written it, or it came with a value.
@@ -56,6 +58,7 @@ impl TensorRow {
         rank: 0,
         dims: [Dim::UNKNOWN; RANK],
         placement: Placement::Replicated,
+        symmetric: false,
         site: NO_SITE,
         written: false,
         read: false,
@@ -253,6 +256,13 @@ impl Recorder<'_> {
         self.element_of(TensorName { name, index: u32::MAX }, kind, element, dims, placement, site)
     }
 
+    /// Marks a tensor symmetric: it lies where other ranks store.
+    pub const fn symmetric(&mut self, view: View) {
+        if !self.state.counting && !view.none() {
+            self.tensors[view.tensor as usize].symmetric = true;
+        }
+    }
+
     /// Declares an array of tensors of one shape.
     pub const fn array<const N: usize>(
         &mut self,
@@ -297,6 +307,7 @@ impl Recorder<'_> {
         row.element = element;
         row.rank = dims.len() as u8;
         row.placement = placement;
+        row.symmetric = false;
         row.site = site;
         row.written = kind.given();
         let mut view = View { tensor: index as u32, rank: dims.len() as u8, ..View::NONE };

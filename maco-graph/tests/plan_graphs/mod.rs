@@ -51,6 +51,13 @@ pub static STAGED_GEMM: TaskSpec = TaskSpec {
     ],
     ..GEMM
 };
+
+/// Two tensors of the tiles of the library's `all_reduce`, as a kind of it.
+pub const COLLECTIVE: TaskSpec = task(
+    "all_reduce",
+    &[axis("i", &[64]), axis("j", &[256])],
+    &[tensor("part", Read, &[Tile(0), Tile(1)]), tensor("y", Write, &[Tile(0), Tile(1)])],
+);
 pub static SCALE64: TaskSpec = task("scale", &[axis("i", &[64]), axis("j", &[64])], &[tensor("x", Update, &[Tile(0), Tile(1)])]);
 
 // Small tiles, so that small tensors have many.

@@ -109,7 +109,7 @@ impl Beside {
             megakernel: self.megakernel.clone(),
             what: format!("NCCL cannot exchange chunks beside it: {what}").into(),
             ranks: self.group.ranks(),
-            help: "leave `.via(Nccl)` out, and the kernel exchanges them itself",
+            help: "leave `.via(Nccl)` out, of calls and of `PlanOptions`, and plan with `PlanOptions::choose_nccl(false)`: then the kernel exchanges them itself",
         }
     }
 

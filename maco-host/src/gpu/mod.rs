@@ -43,3 +43,4 @@ pub(crate) use module::has_no_code;
 pub(crate) use nccl::NcclCommunicators;
 pub(crate) use peer_memory::PeerMemory;
 pub(crate) use rank_table::RankTable;
+pub(crate) use topology::{has_access, told};

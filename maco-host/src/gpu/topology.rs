@@ -6,6 +6,7 @@ use cudarc::driver::sys::{self, CUdevice_P2PAttribute};
 use maco_ranks::Error as RanksError;
 
 use super::context::Context;
+use super::virtual_memory::missing;
 use crate::error::Error;
 
 /// How a rank's GPU gets at the memory of a rank.
@@ -101,6 +102,21 @@ pub(super) fn reach(context: &Context, rank: usize, gpus: &[Gpu]) -> Result<Vec<
         }
     };
     gpus.iter().enumerate().map(one).collect()
+}
+
+/// What a rank tells the others of its GPU.
+pub(crate) fn told(context: &Context) -> Result<Vec<u8>, Error> {
+    Ok(Gpu::of(context)?.encode())
+}
+
+/// Whether the GPU of rank `rank` can have the memory of all, who have told this of theirs, as far as it can be known before it does.
+pub(crate) fn has_access(context: &Context, rank: usize, told: &[Vec<u8>]) -> Result<bool, Error> {
+    let gpus: Vec<Gpu> = told.iter().map(|told| Gpu::decode(told)).collect();
+    match reach(context, rank, &gpus) {
+        Ok(_) => Ok(missing(context)?.is_none()),
+        Err(Error::Ranks(error)) if matches!(*error, RanksError::Memory { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The GPUs that this process sees.

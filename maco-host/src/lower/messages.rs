@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use maco_abi::{ExchangeTask, Gates, MAP_ALIGN, MapIndex, Messages, OPERANDS, PushedTiles, ViewEntry};
-use maco_graph::ir::Call;
+use maco_graph::ir::{Call, TensorKind};
 use maco_graph::plan::{MESSAGE_LINE, Plan, PlannedCall};
 use maco_graph::spec::{Access, Channel, Collective, Element, Index};
 
 use super::view::Tables;
 use super::{BoxShape, TensorMapRequest, tensor_params, too_many};
 use crate::error::Error;
+use crate::tensor::BASE_ALIGN;
 
 /// The messages of a plan.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct PlanMessages {
     pushed: Vec<Pushed>,
     /// Calls that NCCL does beside the kernel, in program order; they have no messages.
     pub(crate) nccl: Vec<NcclCall>,
+    /// Temps that other ranks store, by their positions, and where each lies from the beginning of the plan's messages.
+    temps: Vec<(usize, u64)>,
     /// How many ranks there are.
     ranks: u32,
     /// Bytes of all, on each rank.
@@ -135,7 +138,22 @@ impl PlanMessages {
             made.bytes = (made.bytes + messages.total(ranks)).next_multiple_of(MESSAGE_LINE);
             made.tiles += planned.grid.iter().product::<u32>();
         }
+        for &tensor in &plan.graph.symmetric {
+            let of = &plan.graph.tensors[tensor as usize];
+            if of.kind == TensorKind::Temp {
+                let offset = made.bytes.next_multiple_of(BASE_ALIGN);
+                made.temps.push((tensor as usize, offset));
+                made.bytes = offset.saturating_add(of.stored_bytes());
+            }
+        }
         Ok(made)
+    }
+
+    /// The address of temp `tensor` if other ranks store it.
+    pub(super) fn temp(&self, tensor: usize, places: &MessagePlaces<'_>) -> Option<u64> {
+        let base = places.bases.get(places.rank as usize)?;
+        let (_, offset) = self.temps.iter().find(|(of, _)| *of == tensor)?;
+        Some(base + places.offset + offset)
     }
 
     /// Adds a call that NCCL does, whose views and scalars begin there.
@@ -204,7 +222,7 @@ impl PlanMessages {
 #[cfg(test)]
 mod tests {
     use maco_abi::{OP_END, PUSHED_TILES, Part, STAGED};
-    use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
+    use maco_graph::ir::{Graph, Tensor, View};
     use maco_graph::plan::{CallShape, Options, plan};
     use maco_graph::spec::{Axis, DimSpec, ElementSpec, Param, Placement, Reduction, TaskKind, TaskSpec, TensorParam, Via};
 

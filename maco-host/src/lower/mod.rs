@@ -125,10 +125,12 @@ impl Lowered {
         let bound: Vec<Bound> = graph
             .tensors
             .iter()
-            .map(|tensor| {
+            .enumerate()
+            .map(|(n, tensor)| {
                 if tensor.kind == TensorKind::Temp {
                     let temp = temps.next().expect("one per temp of the graph");
-                    Bound { address: arena + temp.offset, layout: temp.layout }
+                    let address = self.messages.temp(n, &messages).unwrap_or(arena + temp.offset);
+                    Bound { address, layout: temp.layout }
                 } else {
                     let placed = parameters.next().expect("arguments are counted by `Signature::check`");
                     Bound { address: placed.address, layout: placed.layout }

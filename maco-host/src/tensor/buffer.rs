@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::exchange::SymmetricPart;
 use crate::gpu;
 use crate::hang::Hang;
 
@@ -73,6 +74,8 @@ impl Drop for HostMemory {
 enum Memory {
     Host(HostMemory),
     Gpu(gpu::DeviceMemory),
+    /// The symmetric memory of a communicator, of which this is a part.
+    Symmetric(SymmetricPart),
     /// The user; this is the address.
     Borrowed(u64),
 }
@@ -94,6 +97,11 @@ impl Buffer {
             Some(context) => Memory::Gpu(gpu::DeviceMemory::zeroed(context, bytes, what)?),
         };
         Ok(Buffer { device: device.clone(), memory, lost: OnceLock::new() })
+    }
+
+    /// Memory that other ranks store.
+    pub(crate) fn symmetric(device: &Device, part: SymmetricPart) -> Buffer {
+        Buffer { device: device.clone(), memory: Memory::Symmetric(part), lost: OnceLock::new() }
     }
 
     /// Memory that the user keeps alive.
@@ -119,6 +127,7 @@ impl Buffer {
         match &self.memory {
             Memory::Host(memory) => memory.address(),
             Memory::Gpu(memory) => memory.address(),
+            Memory::Symmetric(part) => part.address(),
             Memory::Borrowed(address) => *address,
         }
     }

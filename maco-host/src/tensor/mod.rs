@@ -19,8 +19,10 @@ pub(crate) use buffer::{BASE_ALIGN, Buffer, HostMemory};
 pub(crate) use layout::Layout;
 pub(crate) use transfer::Rows;
 
+use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
+use crate::exchange::SymmetricPart;
 
 /// A tensor on one device: `E` is `bf16`, `f16`, `f32`, `i32` or `u32`, the rank 1 to 4.
 ///
@@ -43,6 +45,16 @@ impl<E: TensorElement> Tensor<E> {
         let what = format!("a {} tensor of shape {shape}", E::ELEMENT.name());
         let buffer = Buffer::zeroed(device, layout.allocation() * size_of::<E>() as u64, &what)?;
         Ok(Tensor { buffer: Arc::new(buffer), layout, element: PhantomData })
+    }
+
+    /// All elements zero, in the symmetric memory of `communicator`: see `Communicator::symmetric_tensor`.
+    pub(crate) fn symmetric(communicator: &Communicator, device: &Device, shape: impl IntoShape) -> Result<Tensor<E>, Error> {
+        let shape = shape.into_shape()?;
+        let layout = Layout::padded(shape, size_of::<E>() as u64)?;
+        let what = format!("a symmetric {} tensor of shape {shape}", E::ELEMENT.name());
+        let bytes = layout.allocation() * size_of::<E>() as u64;
+        let part = SymmetricPart::new(communicator.group(), communicator.arena(), device, &what, bytes)?;
+        Ok(Tensor { buffer: Arc::new(Buffer::symmetric(device, part)), layout, element: PhantomData })
     }
 
     /// A copy of `data`, row-major and without padding.

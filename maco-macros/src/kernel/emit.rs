@@ -224,7 +224,7 @@ fn declaration(n: usize, param: &Param, model: &Model) -> TokenStream {
             let ty = scalar_variant(ty);
             quote! { let #variable = #recorder.scalar(#name, #p::spec::ScalarType::#ty); }
         }
-        ParamKind::Tensor { word, element, dims: shape, array, shard } => {
+        ParamKind::Tensor { word, element, dims: shape, array, shard, symmetric } => {
             // A wrong element has been reported.
             let element = element_variant(element).unwrap_or_else(|| format_ident!("Bf16"));
             let shape = shape.iter().map(|dimension| runtime_dimension(dimension, model, site));
@@ -236,12 +236,14 @@ fn declaration(n: usize, param: &Param, model: &Model) -> TokenStream {
                 Some(length) => quote! { array::<{ #length }> },
                 None => quote! { tensor },
             };
+            let mark = symmetric.then(|| quote! { #recorder.symmetric(#variable); });
             quote! {
                 let #variable = {
                     let #local = [#(#shape),*];
                     let _ = &#dims;
                     #recorder.#method(#name, #p::spec::Kind::#word, #p::spec::Element::#element, &#local, #p::spec::Placement::#placement, #site)
                 };
+                #mark
             }
         }
     }

@@ -36,6 +36,8 @@ pub enum ParamKind {
         array: Option<Box<Expr>>,
         /// `#[shard(axis)]`
         shard: Option<Box<LitInt>>,
+        /// `#[symmetric]`
+        symmetric: bool,
     },
     Scalar {
         ty: Ident,
@@ -106,14 +108,22 @@ fn tensor(typed: &PatType, ty: &Type, array: Option<Expr>, what: &str) -> syn::R
     if !["In", "Out", "InOut", "State"].iter().any(|word| shape.word == word) {
         return Err(error(Code::Signature, &shape.word, format!("a {what} cannot take `{}`", shape.word), help));
     }
-    let mut shard = None;
+    let (mut shard, mut symmetric) = (None, false);
     for attribute in &typed.attrs {
+        if attribute.path().is_ident("symmetric") {
+            if array.is_some() || attribute.meta.require_path_only().is_err() {
+                let help = "write `#[symmetric]` before one tensor: arrays are not symmetric yet";
+                return Err(error(Code::Attribute, attribute, "this marks no tensor", help));
+            }
+            symmetric = true;
+            continue;
+        }
         if !attribute.path().is_ident("shard") {
             return Err(error(
                 Code::Attribute,
                 attribute,
                 format!("this is not an attribute of a {what}'s parameter"),
-                "`#[shard(axis)]` spreads a tensor over the ranks",
+                "`#[shard(axis)]` spreads a tensor over the ranks, and `#[symmetric]` has it where other ranks store",
             ));
         }
         if shard.is_some() {
@@ -134,5 +144,6 @@ fn tensor(typed: &PatType, ty: &Type, array: Option<Expr>, what: &str) -> syn::R
         dims: shape.dims,
         array: array.map(Box::new),
         shard: shard.map(Box::new),
+        symmetric,
     })
 }

@@ -145,6 +145,22 @@ impl Replay<'_> {
                     other => Err(error(Code::Placement, other, "only a temp can be partial", "write `temp::<bf16, M, K>().partial(Sum)`")),
                 }
             }
+            ("symmetric", []) => {
+                let mut of = strip(&call.receiver);
+                while let Expr::MethodCall(placed) = of {
+                    of = strip(&placed.receiver);
+                }
+                if !matches!(of, Expr::Call(temp) if is_temp(temp)) {
+                    let help = "write `temp::<bf16, M, K>().symmetric()`, or `#[symmetric]` before a parameter";
+                    return Err(error(Code::Placement, of, "only a temp is symmetric so", help));
+                }
+                let (temp, view) = (self.value(&call.receiver, name)?, hidden("view"));
+                Ok(quote! {{
+                    let #view = #temp;
+                    #recorder.symmetric(#view);
+                    #view
+                }})
+            }
             ("shard", [axis]) => {
                 let Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) = strip(axis) else {
                     return Err(error(Code::Placement, axis, "this is not the number of an axis", "write `.shard(0)`"));
@@ -218,7 +234,7 @@ impl Replay<'_> {
                     }
                 })
             }
-            (view @ ("slice" | "split" | "swap" | "t" | "partial" | "shard"), _) if self.is_tensor(&call.receiver) => {
+            (view @ ("slice" | "split" | "swap" | "t" | "partial" | "shard" | "symmetric"), _) if self.is_tensor(&call.receiver) => {
                 let help = "views are `x.slice(axis, start..end)`, `x.split(axis, n)`, `x.swap(0, 1)` and `x.t()`";
                 Err(error(Code::View, &call.method, format!("`.{view}` takes other arguments"), help))
             }

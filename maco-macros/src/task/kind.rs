@@ -38,7 +38,8 @@ pub const STATED: [(&str, bool); 6] =
     [("Gemm", true), ("Gemv", false), ("Tiles", true), ("Rows", false), ("Columns", false), ("Indexed", false)];
 
 /// The kinds of bodies over a channel, which only a task's signature can say.
-const CHANNELS: [(&str, bool); 3] = [("MemoryChannel", false), ("PacketChannel", false), ("PortChannel", false)];
+const CHANNELS: [(&str, bool); 4] =
+    [("MemoryChannel", false), ("PacketChannel", false), ("PortChannel", false), ("SymmetricChannel", false)];
 
 /// The kind of this name that a task's signature can say.
 pub fn stated(name: &Ident) -> Option<(&'static str, bool)> {
@@ -69,6 +70,7 @@ impl Kind {
                 Channel::Memory => "MemoryChannel",
                 Channel::Packet => "PacketChannel",
                 Channel::Port => "PortChannel",
+                Channel::Symmetric => "SymmetricChannel",
             },
             Kind::Collective(_) => "Collective",
             Kind::Simt { .. } => "Simt",

@@ -128,7 +128,7 @@ pub fn cta(ty: &Type) -> Option<Cta<'_>> {
 impl Cta<'_> {
     /// The kind that it says.
     fn stated(&self, errors: &mut Errors) -> Option<Ident> {
-        let kinds = "a kind is `Gemm` or `Tiles` of a body with several operations, `cta: &mut Cta<Gemm>`, and `Gemv`, `Rows`, `Columns`, `Indexed`, `MemoryChannel`, `PacketChannel` or `PortChannel` of one that is one operation, `cta: Cta<Rows>`";
+        let kinds = "a kind is `Gemm` or `Tiles` of a body with several operations, `cta: &mut Cta<Gemm>`, and `Gemv`, `Rows`, `Columns`, `Indexed`, `MemoryChannel`, `PacketChannel`, `PortChannel` or `SymmetricChannel` of one that is one operation, `cta: Cta<Rows>`";
         let name = match &self.last.arguments {
             PathArguments::None => {
                 if !self.borrowed {

@@ -158,6 +158,27 @@ pub fn exchanged(#[shard(0)] x: In<f32, R, M, N>, #[shard(0)] y: Out<f32, R, M, 
     by_proxy(come, y); // back again
 }
 
+/// Each rank stores its plane for rank r in rank r's y.
+#[maco::task(tile(r = 1, i = 8 | 64, j = 256))]
+pub fn store(cta: Cta<SymmetricChannel>, #[read(r, i, j)] x: Tensor<f32, R, M, N>, #[write(r, i, j)] y: Tensor<f32, R, M, N>) {
+    let opened = cta.open(&y); // the other end may store this tile
+    let granted = opened.signal().wait(); // and so may this one the other's
+    let stored = granted.put(x); // straight into rank r's y
+    stored.signal().wait().receive(y) // y is there
+}
+
+#[maco::megakernel]
+pub fn stored(
+    #[shard(0)] x: In<f32, R, M, N>,
+    #[shard(0)]
+    #[symmetric]
+    y: Out<f32, R, M, N>,
+) {
+    let come = temp::<f32, R, M, N>().shard(0).symmetric();
+    store(x, come);
+    store(come, y); // back again
+}
+
 /// Calls of the tasks that are left: one of each.
 #[maco::megakernel]
 pub fn others(

@@ -2,5 +2,6 @@
 
 pub mod language;
 pub mod mistakes;
+pub mod overlap;
 pub mod ranks;
 pub mod running;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use maco::profile::RankProfiles;
 use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions, Reduce, bf16};
 
-use crate::language::{exchanged, layers, row_parallel};
+use crate::language::{exchanged, layers, row_parallel, stored};
 
 /// What every rank does; also one rank alone.
 pub fn step(ranks: &Communicator) -> Result<Vec<f32>, Error> {
@@ -59,6 +59,19 @@ pub fn exchanged_on(ranks: &Communicator) -> Result<(Vec<f32>, Vec<f32>), Error>
     let x = device.upload(&own, [count, 20, 300])?;
     let mut y = device.zeros([count, 20, 300])?;
     let plan = exchanged::plan_with(&device, exchanged::Dims { R: count, M: 20, N: 300 }, &options)?;
+    plan.run(&x, &mut y)?;
+    Ok((own, y.download()?))
+}
+
+/// The same straight into the tensors of other ranks.
+pub fn stored_on(ranks: &Communicator) -> Result<(Vec<f32>, Vec<f32>), Error> {
+    let device = Device::cpu_with(2);
+    let options = PlanOptions::new().communicator(ranks.clone());
+    let count = u64::from(ranks.ranks());
+    let own: Vec<f32> = (0..count * 20 * 304).map(|at| (u64::from(ranks.rank()) << 20 | at) as f32).collect();
+    let x = device.upload(&own, [count, 20, 304])?;
+    let plan = stored::plan_with(&device, stored::Dims { R: count, M: 20, N: 304 }, &options)?;
+    let mut y = ranks.symmetric_tensor::<f32>(&device, [count, 20, 304])?; // a call of all ranks
     plan.run(&x, &mut y)?;
     Ok((own, y.download()?))
 }

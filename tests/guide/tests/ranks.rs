@@ -19,6 +19,9 @@ fn what_was_exchanged_comes_back() {
         for (own, back) in Communicator::threads(count, |communicator| ranks::exchanged_on(&communicator).unwrap()).unwrap() {
             assert!(own == back, "{count} ranks");
         }
+        for (own, back) in Communicator::threads(count, |communicator| ranks::stored_on(&communicator).unwrap()).unwrap() {
+            assert!(own == back, "{count} ranks, into symmetric tensors");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod support;
 use std::path::PathBuf;
 
 use kernels::dense::{gemm, tiles};
-use maco::{Device, DeviceModel, PlanOptions, Tensor, Tuned, Tuning, bf16};
+use maco::{Device, DeviceModel, PlanOptions, Tensor, Tuned, Tuning, Via, WayLine, bf16};
 use support::{Matrix, poisoned};
 
 const M: u64 = 200;
@@ -162,6 +162,56 @@ fn the_environment_names_a_file_for_programs_that_set_none() {
     assert!(missing.contains("with a tuning: default"), "{missing}");
     let nothing = shown("".as_ref());
     assert!(nothing.contains("by itself: default"), "{nothing}");
+}
+
+fn way(collective: &'static str, ranks: u32, bytes: [u64; 2], via: Via) -> WayLine {
+    WayLine { collective: collective.into(), ranks, from_bytes: bytes[0], below_bytes: (bytes[1] > 0).then_some(bytes[1]), via }
+}
+
+/// Lines for a collective and a number of ranks replace those that were there; of a file the line that is wrong is named.
+#[test]
+fn ways_come_back_from_a_file_and_broken_ones_say_where() {
+    let mut good = Tuning::new(&Device::cpu());
+    good.replace_ways(vec![way("all_reduce", 2, [0, 0], Via::TwoShot), way("ring", 2, [0, 0], Via::Nccl)]);
+    let lines = [way("all_reduce", 2, [0, 65536], Via::Packets), way("all_reduce", 2, [65536, 0], Via::OneShot)];
+    good.replace_ways(lines.to_vec());
+    let [small, large] = lines;
+    assert_eq!(good.ways, [way("ring", 2, [0, 0], Via::Nccl), small, large]);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ways.json");
+    good.write(&path).unwrap();
+    assert_eq!(Tuning::read(&path).unwrap(), good);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for (from, to, what) in [
+        (
+            "\"Packets\"",
+            "\"Carrier\"",
+            "line 15: field `maco_tuning.ways[1].via`: unknown variant `Carrier`, expected one of `Packets`, `OneShot`, `TwoShot`, `Nccl`",
+        ),
+        ("\"ring\"", "\"rings\"", "line 7: field `maco_tuning.ways[0].collective`: unknown variant `rings`, expected one of `all_reduce`"),
+        ("\"ranks\": 2", "\"ranks\": 1", "line 8: field `maco_tuning.ways[0].ranks`: invalid value: integer `1`, expected 2 ranks or more"),
+        (
+            "\"from_bytes\": 65536",
+            "\"from_bytes\": -1",
+            "line 23: field `maco_tuning.ways[2].from_bytes`: invalid value: integer `-1`, expected u64",
+        ),
+        ("\"from_bytes\": 65536", "\"from_byte\": 65536", "line 23: field `maco_tuning.ways[2].from_byte`: unknown field `from_byte`"),
+        ("\"below_bytes\": 65536", "\"below_bytes\": 0", "line 12: field `maco_tuning.ways[1]`: there is no number from 0 and below 0"),
+        (
+            "\"below_bytes\": 65536",
+            "\"below_bytes\": 65537",
+            "line 19: field `maco_tuning.ways[2]`: it is for some of the bytes that `maco_tuning.ways[1]` is for",
+        ),
+        ("\"Nccl\"", "\"OneShot\"", "line 6: field `maco_tuning.ways[0]`: no `ring` goes by `OneShot`"),
+        ("\"via\": \"OneShot\",", "", "field `maco_tuning.ways[2]`: missing field `via`"),
+    ] {
+        assert!(text.contains(from), "{from} in {text}");
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let error = Tuning::read(&path).unwrap_err();
+        let shown = error.to_string();
+        assert!(error.code() == 67 && shown.contains(what) && shown.contains("ways.json"), "{shown}\nnot: {what}");
+        assert!(shown.contains("cargo xtask tune ways"), "{shown}");
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -66,6 +66,8 @@ models! { slot_cases:
     puts
     offers
     lanes_of_a_channel
+    opens
+    lanes_that_open
 }
 
 /// Threads of this name fail on purpose.
@@ -193,5 +195,10 @@ lacks! { slot_cases:
         Lack::OnePlace, Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 4), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
         Lack::Acquire(0), Lack::Acquire(1), Lack::Uncounted(Role::Sent);
     lacks_of_lanes_of_a_channel: lanes_of_a_channel without
+        Lack::Meet, Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
+    lacks_of_opens: opens without
+        Lack::Mute(Role::Signal), Lack::Signal(Role::Signal, 1), Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Uncounted(Role::Sent);
+    lacks_of_lanes_that_open: lanes_that_open without
         Lack::Meet, Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
 }

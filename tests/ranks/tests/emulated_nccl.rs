@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use maco::{Arguments, CudaGraph, Device, Error, PlanOptions, Schedule, Stream, Tensor, bf16};
-use ranks::beside::summed;
+use ranks::beside::{chosen, summed};
 use support::{Value, World, alone, are_there, beside_others, number};
 
 /// Two chunks of the numbers, and one of the sums.
@@ -160,6 +160,41 @@ fn gpu_sums() {
             plan.check().unwrap();
             case.check(launch, "graph");
         }
+    });
+}
+
+/// What NCCL may do by itself: nothing where GPUs have access to each other's memory, and all multiprocessors are the workers'; without it what it can, and eight are its own.
+/// Where it may not, the kernel would, and cannot.
+#[test]
+#[ignore = "gpu"]
+fn gpu_nccl_is_chosen_without_peers() {
+    const TEST: &str = "gpu_nccl_is_chosen_without_peers";
+    if !is_emulated() {
+        return;
+    }
+    if env::var_os(ALONE).is_none() {
+        return ["0", "1"].into_iter().for_each(|none| drop(by_itself(TEST, &[("EMU_NO_PEERS", none)])));
+    }
+    let peers = env::var("EMU_NO_PEERS").unwrap() == "0";
+    beside_others(RANKS, Schedule::Static, |world| {
+        let (device, [m, n, _]) = (&world.device, SIZES);
+        let plan = |options: &PlanOptions| chosen::plan_with(device, chosen::Dims { M: m, N: n }, options);
+        let planned = plan(&world.options).unwrap();
+        let (way, workers) = (planned.graph().exchange(1).unwrap(), planned.workers());
+        if peers {
+            assert!(!way.contains("NCCL"), "{way}");
+            return assert_eq!(workers, device.workers());
+        }
+        assert_eq!((&*way, workers), ("by NCCL beside the kernel (only way)", device.workers() - 8));
+        let own = |rank: u32| (0..m * n).map(|at| number(rank, at, 0)).collect::<Vec<i64>>();
+        let numbers = |numbers: Vec<i64>| numbers.into_iter().map(bf16::of).collect::<Vec<bf16>>();
+        let x = device.upload(&numbers(own(world.communicator.rank())), [m, n]).unwrap();
+        let mut y = device.zeros::<bf16>([m, n]).unwrap();
+        planned.run(&x, &mut y).unwrap();
+        let sums = own(0).into_iter().zip(own(1)).map(|(a, b)| a + b).collect();
+        assert!(y.download().unwrap() == numbers(sums));
+        let error = plan(&world.options.clone().choose_nccl(false)).err().unwrap().to_string();
+        assert!(error.contains("there is no peer access between the two"), "{error}");
     });
 }
 

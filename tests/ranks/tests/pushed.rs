@@ -8,7 +8,7 @@ use maco::{CallShape, Communicator, Device, Fault, PlanOptions, TensorElement, V
 use ranks::pushed::{of_bf16, of_f32, ways};
 use support::{Value, World, everywhere, number, short};
 
-everywhere!(halves, whole, in_parts, every_way);
+everywhere!(halves, whole, in_parts, every_way, every_way_of_all);
 
 /// Rows that end in a tile, of the GEMM or of the all-reduce; several tiles, and one GEMM.
 fn shapes(world: &World) -> &'static [[u64; 3]] {
@@ -42,7 +42,7 @@ fn in_parts(world: &World) {
     let [m, n, k] = [328, 512, 136];
     let shape = |call, tile: [u32; 2]| CallShape { call, tile: Some(tile.to_vec()), ..CallShape::default() };
     let gemm = CallShape { split: Some(2), whole: 4, ..shape(0, [128, 256]) };
-    let options = world.options.clone().shapes(vec![gemm, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 64])]);
+    let options = world.options.clone().shapes(vec![gemm, shape(1, [64, 256]), shape(2, [64, 128]), shape(3, [64, 256])]);
     let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &options.via(Via::OneShot)).unwrap();
     if world.pushes && ranks > 1 {
         assert_eq!((plan.graph().calls[1].pushed_by, plan.graph().calls[1].whole), (Some(0), 8));
@@ -100,6 +100,41 @@ fn every_way(world: &World) {
         let own: Vec<u8> = bits[0].iter().flat_map(|bits| bits.to_le_bytes()).collect();
         let all = world.communicator.all_gather_bytes(&own).unwrap();
         assert!(all.iter().all(|bits| *bits == own), "ranks have other bits, launch {launch}");
+    }
+}
+
+/// The options say which way all sums go whose calls do not: the same bits, each way that kernels have. On CPU ranks NCCL is left to what the plan chooses; what it does on GPUs is
+/// in `beside`.
+fn every_way_of_all(world: &World) {
+    let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
+    let device = &world.device;
+    let [m, n, k] = if device.is_gpu() && !short() { [200, 512, 136] } else { [136, 256, 24] };
+    let rows = |count: u64, salt: u64| {
+        let value = |at: u64| bf16::from_f64(number(rank, at, salt) as f64 * 1.37 * f64::powi(2.0, (at % 7) as i32 - 3));
+        device.upload(&(0..count * k).map(value).collect::<Vec<_>>(), [count, k]).unwrap()
+    };
+    let (x, w) = (rows(m, 3), rows(n, 103));
+    let mut first: Option<Vec<u16>> = None;
+    for via in Via::ALL.into_iter().filter(|via| *via != Via::Nccl || !device.is_gpu()) {
+        let plan = of_bf16::plan_with(device, of_bf16::Dims { M: m, N: n, K: k }, &world.options.clone().via(via)).unwrap();
+        for way in [1, 3].map(|call| plan.graph().exchange(call).unwrap()) {
+            let (begin, why) = match via {
+                Via::Packets => ("packets", "(option)"),
+                Via::OneShot => ("one-shot, ", "(option)"),
+                Via::TwoShot if ranks == 1 => ("one-shot, ", "(only way)"),
+                Via::TwoShot => ("two-shot, ", "(option)"),
+                _ => ("", if ranks == 1 { "(only way)" } else { "(model)" }),
+            };
+            assert!(way.starts_with(begin) && way.ends_with(why), "{via:?}, {ranks} ranks: {way}");
+        }
+        let mut sums = [(); 2].map(|()| device.upload(&vec![bf16::NAN; (m * n) as usize], [m, n]).unwrap());
+        let [y, other] = &mut sums;
+        plan.run(&x, &w, y, other).unwrap();
+        for sum in sums {
+            let bits: Vec<u16> = sum.download().unwrap().into_iter().map(bf16::to_bits).collect();
+            assert!(!bits.iter().any(|&bits| bf16::from_bits(bits).is_nan()), "{via:?}");
+            assert!(first.get_or_insert_with(|| bits.clone()) == &bits, "of rank {rank} of {ranks}: {via:?} has other bits");
+        }
     }
 }
 

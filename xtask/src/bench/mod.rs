@@ -99,12 +99,14 @@ pub struct Tune {
 enum Tuned {
     /// Which tiles and parts of GEMMs are the fastest, each measured by itself
     Tiles(Tiles),
+    /// Which ways of collectives inside a megakernel are the fastest, by size: packets, one-shot, two-shot, NCCL beside the kernel (needs two GPUs)
+    Ways(Ways),
 }
 
 /// The device model.
 #[derive(clap::Args)]
 struct Model {
-    /// The tuning file: its model is replaced, its tiles stay
+    /// The tuning file: its model is replaced, its tiles and ways stay
     #[arg(long, default_value = "tuning.json")]
     out: PathBuf,
     /// How often each case is measured; by default the program's own number
@@ -128,7 +130,37 @@ struct Tiles {
     shape: Vec<String>,
 }
 
-/// Measures what a GPU costs, or GEMMs in every tile, whole, in several numbers of parts and with the last wave in parts.
+/// What to measure ways of.
+#[derive(clap::Args)]
+struct Ways {
+    /// The tuning file: lines of the same collectives and number of ranks are replaced, all else stays
+    #[arg(long, default_value = "tuning.json")]
+    out: PathBuf,
+    /// Ranks; by default as many as there are GPUs
+    #[arg(long)]
+    ranks: Option<u32>,
+    /// How often each way is measured; by default the program's own number
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// KiB of the largest tensor of a call on a rank, several with commas between; by default 8 to 65536
+    #[arg(long)]
+    kib: Option<String>,
+    /// `all-reduce`, `all-gather`, `reduce-scatter` or `all-to-all`, several with commas between; without, all
+    #[arg(long)]
+    only: Option<String>,
+}
+
+impl Ways {
+    fn program(&self) -> Result<RankProgram, Failure> {
+        let mut arguments = vec!["--tuning".to_owned(), absolute(&self.out)?.to_string_lossy().into_owned()];
+        let mut add = |option: &str, value: &String| arguments.extend([option.to_owned(), value.clone()]);
+        self.kib.iter().for_each(|kib| add("--kib", kib));
+        self.only.iter().for_each(|only| add("--only", only));
+        Ok(RankProgram { ranks: self.ranks, program: Program { json: None, rounds: self.rounds, arguments } })
+    }
+}
+
+/// Measures what a GPU costs; GEMMs in every tile, whole, in several numbers of parts and with the last wave in parts; or the ways of collectives.
 pub fn tune(tune: &Tune) -> Result<(), Failure> {
     match &tune.what {
         None => {
@@ -143,6 +175,7 @@ pub fn tune(tune: &Tune) -> Result<(), Failure> {
             tiles.shape.iter().for_each(|shape| add("--shape", shape));
             Program { json: None, rounds: None, arguments }.run("tune_tiles")
         }
+        Some(Tuned::Ways(ways)) => ways.program()?.run("tune_ways"),
     }
 }
 
@@ -224,5 +257,25 @@ mod tests {
         }
         assert_eq!(called(&["gemm", "--", "--sweep"]), (vec!["--sweep".to_owned()], None));
         assert!(Line::try_parse_from(["bench", "gemm", "--ranks", "2"]).is_err());
+    }
+
+    #[derive(Parser)]
+    struct TuneLine {
+        #[command(flatten)]
+        tune: Tune,
+    }
+
+    #[test]
+    fn ways_are_tuned_in_the_users_file_without_multicast() {
+        let words = ["tune", "ways", "--out", "/some/file.json", "--ranks", "2", "--rounds", "7", "--kib", "8,64", "--only", "all-reduce"];
+        let line = TuneLine::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
+        let Some(Tuned::Ways(ways)) = line.tune.what else { panic!("{words:?}") };
+        let command = ways.program().and_then(|program| program.command("tune_ways")).unwrap_or_else(|failure| panic!("{failure}"));
+        let arguments: Vec<String> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let begin = arguments.iter().position(|argument| argument == "--").expect("cargo's `--`");
+        assert!(arguments[..begin].contains(&"tune_ways".to_owned()), "{arguments:?}");
+        let expected = ["--rounds", "7", "--ranks", "2", "--tuning", "/some/file.json", "--kib", "8,64", "--only", "all-reduce"];
+        assert_eq!(arguments[begin + 1..], expected);
+        assert!(command.get_envs().any(|(variable, value)| variable == "NCCL_NVLS_ENABLE" && value == Some("0".as_ref())));
     }
 }

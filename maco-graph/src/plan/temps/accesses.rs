@@ -186,6 +186,8 @@ mod tests {
             pushed_by: None,
             slots: 0,
             nccl: false,
+            way: None,
+            order: crate::plan::TileOrder::GROUPS,
         };
         let uses = Uses::new(&graph, &(0..calls.len() as u32).map(planned).collect::<Vec<_>>());
         (uses.last(0).map(|access| access.call).collect(), uses.covered(&graph, 0))

@@ -108,10 +108,12 @@ fn padded(bytes: u64) -> u64 {
 
 /// Whether each tensor is a temp that may share memory, as far as its kind says.
 fn shareable(graph: &Graph, in_band: &[bool]) -> Vec<bool> {
-    let plain = |(tensor, in_band): (&crate::ir::Tensor, &bool)| {
-        tensor.kind == TensorKind::Temp && tensor.placement == Placement::Replicated && !in_band
+    let plain = |(n, (tensor, in_band)): (usize, (&crate::ir::Tensor, &bool))| {
+        // Other ranks store what is symmetric, elsewhere.
+        let symmetric = graph.symmetric.contains(&(n as u32));
+        tensor.kind == TensorKind::Temp && tensor.placement == Placement::Replicated && !in_band && !symmetric
     };
-    graph.tensors.iter().zip(in_band).map(plain).collect()
+    graph.tensors.iter().zip(in_band).enumerate().map(plain).collect()
 }
 
 /// Whether each tensor has in-band flags.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
+use super::super::overlaps;
 use super::accesses::{Access, Uses};
 use super::order::{Before, Groups, Limit, Prover, Tasks, same_layout};
 use super::overlaps::Overlaps;
@@ -312,13 +313,24 @@ impl<'a> Assigning<'a> {
                 }
                 let timeline = self.timeline.get_or_insert_with(make);
                 let carries = self.carries[before.access.call as usize] || self.carries[writer.call as usize];
-                if carries || !is_harmless(self.of, timeline, before, tensor, writer) {
+                let edge = (before.access.call, writer.call);
+                if carries || !is_harmless(self.of, timeline, before, tensor, writer) || self.separates(&edges, edge) {
                     return None;
                 }
                 edges.push(Edge { before, writer, whole });
             }
         }
         Some(edges)
+    }
+
+    /// Whether one edge more than those that were added, and `more`, would keep calls from computing beside a collective that they overlap with.
+    fn separates(&self, more: &[Edge], edge: (u32, u32)) -> bool {
+        if self.of.graph.overlaps.is_empty() {
+            return false;
+        }
+        let mut pairs = overlaps::pairs(self.of.relations);
+        pairs.extend(self.edges.iter().chain(more).map(|edge| (edge.before.access.call, edge.writer.call)));
+        overlaps::separates(self.of.graph, &mut pairs, edge)
     }
 
     fn take(&mut self, buffer: usize, tensor: u32, bytes: u64) {
