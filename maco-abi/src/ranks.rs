@@ -37,6 +37,9 @@ pub struct Fifo {
 ///
 /// A message is one tile from one rank to another, as packets: words of 64 bits, 32 of data and 32 of flag. Of large tiles it is data alone, and a signal says that they
 /// are there. Each rank has room for two messages of every tile from every rank, by the parity of their numbers; behind that [`MessageWord`]s for each rank and tile.
+///
+/// With less room than tiles, tiles have slots in turn ([`Messages::is_in_turn`]): each rank has slots for every rank's messages, and in a launch the tiles of one slot follow each
+/// other in task order, each when the one before has been read.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
@@ -44,7 +47,7 @@ pub struct Messages {
     pub offset: u64,
     /// Bytes of a message, a multiple of 16.
     pub bytes: u32,
-    /// Tiles of the call.
+    /// Tiles of the call; where they have slots in turn, slots for each rank.
     pub tiles: u32,
     /// Tiles along its second and third grid axis; 1 for none.
     pub grid: [u32; 2],
@@ -52,7 +55,20 @@ pub struct Messages {
     pub first: u32,
     /// How many ranks may send a message of one tile: all, or 1 where the tile says which. 2 of a port channel: its slots for what comes, and those that the proxy copies
     /// from.
-    pub sources: u32,
+    pub sources: u16,
+    /// Tiles along the first grid axis, where tiles have slots in turn; else 0.
+    pub rows: u16,
+}
+
+/// Where a tile stands among those of its rank that have slots in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// In task order.
+    pub index: u32,
+    /// Its slot.
+    pub slot: u32,
+    /// How many tiles have had the slot in this launch.
+    pub round: u32,
 }
 
 /// Of a call that NCCL exchanges beside the kernel: where its gates are, 32 bytes, in the place of [`Messages`]. The call has a chunk of rows for each gate, and two tasks for
@@ -168,7 +184,7 @@ impl PushedTiles {
     /// Those whose messages are `messages`, of a grid of two axes; a tile has `rows` × `cols` elements. `to_owner`: an all-reduce in two steps.
     pub const fn new(messages: Messages, map: u32, [rows, cols]: [u16; 2], to_owner: bool) -> PushedTiles {
         let Messages { offset, bytes, tiles, grid: [along, _], sources, .. } = messages;
-        PushedTiles { offset, bytes, tiles, along, sources: sources as u16, to_owner: to_owner as u16, map, rows, cols }
+        PushedTiles { offset, bytes, tiles, along, sources, to_owner: to_owner as u16, map, rows, cols }
     }
 
     /// Whether tile `tile` goes to rank `to`, another one of `ranks`.
@@ -179,7 +195,7 @@ impl PushedTiles {
     /// Their messages, for who sends them.
     pub const fn messages(self) -> Messages {
         let PushedTiles { offset, bytes, tiles, along, sources, .. } = self;
-        Messages { offset, bytes, tiles, grid: [along, 1], first: 0, sources: sources as u32 }
+        Messages { offset, bytes, tiles, grid: [along, 1], first: 0, sources, rows: 0 }
     }
 
     /// The tile with this element of the result, and where in the tile it is.
@@ -198,7 +214,7 @@ pub enum MessageWord {
     Credit = 0,
     /// How many it has sent: its own.
     Sent = 1,
-    /// How many it has received: its own.
+    /// How many it has received: its own. Of tiles that have slots in turn: the [flag](turn_flag) of this rank's last message that the peer has read, which stores it.
     Received = 2,
 }
 
@@ -212,10 +228,29 @@ impl Messages {
         (first * self.grid[0] + second) * self.grid[1] + third
     }
 
+    /// Whether tiles have slots in turn.
+    pub const fn is_in_turn(self) -> bool {
+        self.rows != 0
+    }
+
+    /// Where the tile at these coordinates stands, of a call whose tiles have slots in turn. `of_plane`: the first coordinate is the rank that sends it, and each rank counts its
+    /// own.
+    pub const fn turn(self, [first, second, third]: [u32; 3], of_plane: bool) -> Turn {
+        let [along, columns] = self.grid;
+        let index = if of_plane {
+            task_order(along, columns, [second, third])
+        } else if columns > 1 {
+            first * along * columns + task_order(along, columns, [second, third])
+        } else {
+            task_order(self.rows as u32, along, [first, second])
+        };
+        Turn { index, slot: index % self.tiles, round: index / self.tiles }
+    }
+
     /// Where a rank has message `number` of `tile` from rank `source`.
     pub const fn message(self, number: u32, source: u32, tile: u32) -> u64 {
         let source = if self.sources == 1 { 0 } else { source };
-        self.offset + (((number % 2) * self.sources + source) as u64 * self.tiles as u64 + tile as u64) * self.bytes as u64
+        self.offset + (((number % 2) * self.sources as u32 + source) as u64 * self.tiles as u64 + tile as u64) * self.bytes as u64
     }
 
     /// Where a rank has a word of `peer` and `tile`.
@@ -254,6 +289,29 @@ pub const fn launch_flag(launch: u32) -> u32 {
     crate::epoch(launch) | 1
 }
 
+/// The same of a tile that has its slot in round `round` of the launch.
+pub const fn turn_flag(launch: u32, round: u32) -> u32 {
+    launch_flag(launch) | round << 1
+}
+
+/// Most rounds of a slot in a launch, so that each has a flag.
+pub const ROUNDS: u32 = 1 << 15;
+
+/// Whether the message with this flag, or a later one of its launch, has been read, as a peer's credit says.
+pub const fn is_read(credit: u32, flag: u32) -> bool {
+    (credit ^ flag) >> 16 == 0 && credit >= flag
+}
+
+/// Rows of tiles per group in task order: a group's tiles follow each other column by column.
+pub const GROUP_ROWS: u32 = 16;
+
+/// The place of a tile in task order, of so many rows and columns of tiles.
+pub const fn task_order(rows: u32, columns: u32, [row, column]: [u32; 2]) -> u32 {
+    let first = row / GROUP_ROWS * GROUP_ROWS;
+    let group = if rows - first < GROUP_ROWS { rows - first } else { GROUP_ROWS };
+    first * columns + column * group + row % GROUP_ROWS
+}
+
 /// The flag of the packets of a message that has a number of its own.
 pub const fn message_flag(number: u32) -> u32 {
     number << 1 | 1
@@ -277,7 +335,7 @@ mod tests {
         #[test]
         fn places_are_apart(ranks in 1u32..9, all: bool, tiles in 1u32..20, pairs in 1u32..9, offset in 0u64..1 << 40) {
             let sources = if all { ranks } else { 1 };
-            let messages = Messages { offset, bytes: 16 * pairs, tiles, grid: [1, 1], first: 0, sources };
+            let messages = Messages { offset, bytes: 16 * pairs, tiles, grid: [1, 1], first: 0, sources: sources as u16, rows: 0 };
             let mut places: Vec<(u64, u64)> = Vec::new();
             for rank in 0..ranks {
                 for tile in 0..tiles {
@@ -296,7 +354,7 @@ mod tests {
         /// The signals of two launches are two words of their peer and tile; the one after has that of the first again.
         #[test]
         fn signals_are_apart(tiles in 1u32..20, sources in 1u32..9, number: u32, offset in 0u64..1 << 40) {
-            let messages = Messages { offset, bytes: 32, tiles, grid: [1, 1], first: 0, sources };
+            let messages = Messages { offset, bytes: 32, tiles, grid: [1, 1], first: 0, sources: sources as u16, rows: 0 };
             let mut places = Vec::new();
             for rank in 0..sources {
                 for tile in 0..tiles {
@@ -329,7 +387,7 @@ mod tests {
 
     #[test]
     fn elements_are_found_in_tiles() {
-        let messages = Messages { offset: 128, bytes: 64 * 256 * 2, tiles: 6, grid: [3, 1], first: 7, sources: 2 };
+        let messages = Messages { offset: 128, bytes: 64 * 256 * 2, tiles: 6, grid: [3, 1], first: 7, sources: 2, rows: 0 };
         let pushed = PushedTiles::new(messages, 5, [64, 256], false);
         assert_eq!(pushed.messages(), Messages { first: 0, ..messages });
         for row in 0..128 {
@@ -364,6 +422,31 @@ mod tests {
     fn large_tiles_are_signalled() {
         assert!(is_signalled(64, 128, 2) && is_signalled(64, 64, 4) && is_signalled(u32::MAX.into(), u32::MAX.into(), 4));
         assert!(!is_signalled(64, 127, 2) && !is_signalled(0, 1 << 20, 4) && !is_signalled(1 << 20, 0, 4));
+    }
+
+    /// Tiles of a slot follow each other by rounds; who reads the last one has read those before, of this launch alone.
+    #[test]
+    fn slots_are_had_in_turn() {
+        let messages = Messages { tiles: 3, grid: [4, 1], sources: 2, rows: 18, ..Messages::default() };
+        assert!(messages.is_in_turn() && !Messages { rows: 0, ..messages }.is_in_turn());
+        // Sixteen rows column by column, then the other two.
+        let turn = |row, column| messages.turn([row, column, 0], false);
+        assert_eq!((turn(15, 0).index, turn(0, 1).index, turn(16, 0).index, turn(17, 0).index, turn(16, 1).index), (15, 16, 64, 65, 66));
+        assert_eq!(turn(16, 1), Turn { index: 66, slot: 0, round: 22 });
+        // Planes: a sender's own tiles, or all.
+        let planes = Messages { grid: [5, 7], rows: 2, ..messages };
+        assert_eq!((planes.turn([1, 3, 2], true).index, planes.turn([1, 3, 2], false).index), (13, 48));
+        assert_eq!(Messages { grid: [5, 1], ..planes }.turn([1, 3, 0], true).index, 3);
+        for launch in [0, 1, 70_000, u32::MAX] {
+            let flag = |round| turn_flag(launch, round);
+            assert_eq!(flag(0), launch_flag(launch));
+            assert!(is_read(flag(2), flag(1)) && is_read(flag(ROUNDS - 1), flag(ROUNDS - 1)) && !is_read(flag(0), flag(1)));
+            assert!(
+                !is_read(0, flag(0))
+                    && !is_read(turn_flag(launch.wrapping_add(1), 5), flag(1))
+                    && !is_read(turn_flag(launch.wrapping_sub(1), 5), flag(1))
+            );
+        }
     }
 
     /// A message is told from the one whose place it takes, and from zeros.

@@ -170,8 +170,8 @@ impl ViewEntry {
 
     /// Of a collective's messages.
     pub const fn messages(messages: Messages) -> ViewEntry {
-        let Messages { offset, bytes, tiles, grid: [second, third], first, sources } = messages;
-        ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, sources])
+        let Messages { offset, bytes, tiles, grid: [second, third], first, sources, rows } = messages;
+        ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, halves(sources, rows)])
     }
 
     /// Of a call that NCCL exchanges.
@@ -217,8 +217,8 @@ impl ViewEntry {
 
     /// The messages that it is of.
     pub const fn as_messages(self) -> Messages {
-        let [low, high, bytes, tiles, second, third, first, sources] = self.0;
-        Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources }
+        let [low, high, bytes, tiles, second, third, first, way] = self.0;
+        Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources: way as u16, rows: (way >> 16) as u16 }
     }
 
     /// The gates that it is of.

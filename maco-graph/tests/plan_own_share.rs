@@ -87,6 +87,8 @@ fn gathered([rows, columns]: [u64; 2], ranks: u64, then: bool) -> Graph {
         let other = build.temp("other", &[rows * ranks, columns]);
         build.call(&ADD, &[part, part, other]);
         build.call(&PACKETS, &[other, y]);
+        // Whatever the options say of the others.
+        build.0.calls[3].via = Via::Packets;
     }
     build.0
 }

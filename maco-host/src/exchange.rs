@@ -56,6 +56,14 @@ impl PlanArena {
         made.is_empty()
     }
 
+    /// Bytes of the largest piece that is free for a plan's messages on `device`, the same on all ranks. All ranks call it, and no rank plans meanwhile.
+    pub(crate) fn room(&self, group: &Group, device: &Device) -> Result<usize, Error> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, shared)) = made.iter().find(|(known, _)| known == device) else { return Ok(self.bytes.load(Ordering::Relaxed)) };
+        shared.collect(group)?;
+        Ok(shared.memory.largest_free())
+    }
+
     /// Most bytes that were in use at once, on each rank.
     pub(crate) fn high_water(&self) -> usize {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

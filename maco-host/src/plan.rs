@@ -76,21 +76,24 @@ impl Plan {
         match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
             None => {
                 let program = program()?;
-                Plan::load(device, &program, Plan::core(device, &program, options, true)?, None)?.beginning(options)
+                Plan::load(device, &program, Plan::core(device, &program, options, true, None)?, None)?.beginning(options)
             }
             Some(communicator) => agreement::together(
                 communicator,
                 device,
                 name,
                 program(),
-                |program, peers| Plan::core(device, program, options, peers),
+                |program, peers| {
+                    let room = communicator.arena().room(communicator.group(), device)?;
+                    Plan::core(device, program, options, peers, Some(room as u64))
+                },
                 |program, core| Plan::load(device, program, core, Some(communicator))?.beginning(options),
             ),
         }
     }
 
-    /// What this rank plans. `peers`: whether kernels of all ranks can exchange tiles.
-    fn core(device: &Device, program: &Program, options: &PlanOptions, peers: bool) -> Result<PlanCore, Error> {
+    /// What this rank plans. `peers`: whether kernels of all ranks can exchange tiles. `room`: bytes that there are for messages.
+    fn core(device: &Device, program: &Program, options: &PlanOptions, peers: bool, room: Option<u64>) -> Result<PlanCore, Error> {
         let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
         let mut graph = program.graph.clone();
         if graph.name.is_empty() {
@@ -108,6 +111,7 @@ impl Plan {
             // If NCCL may not be chosen, the kernel is, and says why it cannot.
             peers: peers || !options.choose_nccl,
             ways: table.lines(options),
+            message_bytes: room,
             ..Options::new(1)
         };
         let beside = graph_plan::uses_nccl(&graph, &planned_by);

@@ -236,6 +236,11 @@ impl<M: RankMemory> Arena<M> {
         self.layout().used
     }
 
+    /// Bytes of the largest piece that is free now, on each rank.
+    pub fn largest_free(&self) -> usize {
+        self.layout().largest()
+    }
+
     /// Most bytes that were allocated at once, on each rank: how large the arena must be at least, if it is not fragmented.
     pub fn high_water(&self) -> usize {
         self.layout().high_water

@@ -10,9 +10,13 @@
 //!
 //! A signal is one of two words of its peer and tile, by parity too, and has the flag of its launch. The peer may be a launch ahead, which stores the other word; never two,
 //! as above. So the flag is compared for equality.
+//!
+//! With less room than tiles, tiles have slots in turn: `tile` and `theirs` are slots then. Places are still two by parity of the launch, so a slot's first message of a launch needs
+//! nothing more. Each later one waits for a credit: that the peer has read the one before ([`TileMessages::begin`], [`TileMessages::give_back`]). Flags have the round besides the
+//! launch. The peer's credit may be beyond the message that a slow thread waits for, never in another launch: its next one would answer what this rank sends when it has ended this one.
 
 use super::{RankView, System, Wait, packet, packet_data, packet_flag, reached};
-use maco_abi::{MessageWord, Messages};
+use maco_abi::{MessageWord, Messages, Turn};
 
 /// As many pairs are received together: those of eight elements of four bytes.
 const MOST_PAIRS: usize = 4;
@@ -52,6 +56,10 @@ pub struct TileMessages {
     messages: Messages,
     tile: u32,
     theirs: u32,
+    /// Where [`RankView::missing`] has the tile.
+    noted: u32,
+    /// The tile's round in its slot.
+    round: u32,
     one_way: bool,
 }
 
@@ -64,7 +72,18 @@ impl TileMessages {
     /// rank begins a launch when it has ended the one before.
     #[inline(always)]
     pub const unsafe fn new(ranks: RankView, messages: Messages, [tile, theirs]: [u32; 2], one_way: bool) -> TileMessages {
-        TileMessages { ranks, messages, tile, theirs, one_way }
+        TileMessages { ranks, messages, tile, theirs, noted: messages.first + tile, round: 0, one_way }
+    }
+
+    /// The messages of tile `tile` of a call whose tiles have slots in turn, which stands at `turn`, on all ranks.
+    ///
+    /// # Safety
+    /// As of [`TileMessages::new`]; all ranks answer. On each rank, all that read the message before in the slot stand before all that send this one, in an order in which
+    /// whoever is before ends without those behind.
+    #[inline(always)]
+    pub const unsafe fn in_turn(ranks: RankView, messages: Messages, tile: u32, turn: Turn) -> TileMessages {
+        let Turn { slot, round, .. } = turn;
+        TileMessages { ranks, messages, tile: slot, theirs: slot, noted: messages.first + tile, round, one_way: false }
     }
 
     /// Waits until all of `to` have read what lies where messages go; false if the ranks do not go on. Every thread that sends calls it.
@@ -73,7 +92,7 @@ impl TileMessages {
     /// The ranks are those of the launch, and the same at its end.
     #[inline(always)]
     pub unsafe fn begin<S: System>(&self, system: &S, wait: &impl Wait, to: Which) -> bool {
-        if self.one_way {
+        if self.one_way || self.round != 0 {
             let mut n = 1;
             while n < self.ranks.ranks {
                 let peer = self.ranks.behind(n);
@@ -156,7 +175,25 @@ impl TileMessages {
             let peer = self.ranks.behind(n);
             if to.has(peer) {
                 // SAFETY: the peer's word of this rank, tile and parity, of which this thread is the only writer, and which the peer has read in the launch before the last.
-                unsafe { self.ranks.peer::<u8>(peer).at::<u32>(at).publish(system, maco_abi::launch_flag(self.ranks.launch)) };
+                unsafe { self.ranks.peer::<u8>(peer).at::<u32>(at).publish(system, self.flag()) };
+            }
+            n += 1;
+        }
+    }
+
+    /// Gives the slot back to all of `from`: their messages have been read. Only where tiles have slots in turn.
+    ///
+    /// # Safety
+    /// All threads have received all of these messages, and met; one of them calls.
+    #[inline(always)]
+    pub unsafe fn give_back<S: System>(&self, system: &S, from: Which) {
+        let at = self.messages.word(self.ranks.rank, self.theirs, MessageWord::Received);
+        let mut n = 1;
+        while n < self.ranks.ranks {
+            let peer = self.ranks.behind(n);
+            if from.has(peer) {
+                // SAFETY: the peer's word of this rank and slot, which tasks of this rank alone store, one behind the other: the next message comes when this one's credit has.
+                unsafe { self.ranks.peer::<u8>(peer).at::<u32>(at).publish(system, self.flag()) };
             }
             n += 1;
         }
@@ -168,7 +205,7 @@ impl TileMessages {
     /// Messages are signalled, and these ranks send one.
     #[inline(always)]
     pub unsafe fn wait<S: System>(&self, system: &S, wait: &impl Wait, from: Which) -> bool {
-        let flag = maco_abi::launch_flag(self.ranks.launch);
+        let flag = self.flag();
         let mut n = 1;
         while n < self.ranks.ranks {
             let peer = self.ranks.behind(n);
@@ -192,7 +229,7 @@ impl TileMessages {
     #[inline(always)]
     pub fn missed<S: System>(&self, system: &S) -> bool {
         // SAFETY: the word of this tile, which threads of its tasks alone write in a launch, before they met.
-        unsafe { system.own_load(self.ranks.missing(self.messages.first + self.tile)) != 0 }
+        unsafe { system.own_load(self.ranks.missing(self.noted)) != 0 }
     }
 
     /// Loads words from byte `at` of the message from rank `from` on.
@@ -235,28 +272,40 @@ impl TileMessages {
     #[inline(always)]
     fn number<S: System>(&self, system: &S, peer: u32, word: MessageWord) -> (u32, u32) {
         if !self.one_way {
-            return (self.ranks.launch, maco_abi::launch_flag(self.ranks.launch));
+            return (self.ranks.launch, self.flag());
         }
         // SAFETY: a word that only tasks of this rank and tile use, one a launch.
         let number = unsafe { system.own_load(self.word(peer, word)) };
         (number, maco_abi::message_flag(number))
     }
 
+    /// The flag of this launch's messages, and of their signals.
+    #[inline(always)]
+    const fn flag(&self) -> u32 {
+        maco_abi::turn_flag(self.ranks.launch, self.round)
+    }
+
     /// Nothing has come from rank `from`.
     #[cold]
     fn miss<S: System, T>(&self, system: &S, from: u32) -> Option<T> {
         // SAFETY: the word of this tile, which all its threads may write and nobody reads before the launch has ended.
-        unsafe { system.tell(self.ranks.missing(self.messages.first + self.tile), from + 1) };
+        unsafe { system.tell(self.ranks.missing(self.noted), from + 1) };
         None
     }
 
     /// Waits until rank `to` has read what lies where the next message goes; false if the ranks do not go on.
     #[inline(always)]
     fn wait_for_credit<S: System>(&self, system: &S, wait: &impl Wait, to: u32) -> bool {
-        let (number, _) = self.number(system, to, MessageWord::Sent);
-        let at = self.word(to, MessageWord::Credit);
-        // SAFETY: an aligned word of this rank's symmetric memory.
-        let found = wait.until(|| reached(unsafe { system.poll(at) }, number.wrapping_sub(1)));
+        let found = if self.one_way {
+            let (number, _) = self.number(system, to, MessageWord::Sent);
+            let at = self.word(to, MessageWord::Credit);
+            // SAFETY: an aligned word of this rank's symmetric memory.
+            wait.until(|| reached(unsafe { system.poll(at) }, number.wrapping_sub(1)))
+        } else {
+            let (at, before) = (self.word(to, MessageWord::Received), maco_abi::turn_flag(self.ranks.launch, self.round - 1));
+            // SAFETY: as above.
+            wait.until(|| maco_abi::is_read(unsafe { system.poll(at) }, before))
+        };
         system.acquire();
         found || self.miss::<S, ()>(system, to).is_some()
     }

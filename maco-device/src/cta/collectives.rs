@@ -80,7 +80,7 @@ pub trait Collectives: Begin {
     {
         exchange(self, x, y, Only, |rank, of| {
             let to = if of == rank { Which::All } else { Which::None };
-            Flow { to, from: Which::One(of), by_plane: false, by_rank: false, one_way: false, owned: false }
+            Flow { to, from: Which::One(of), of_plane: true, ..EVERYONE }
         })
     }
 
@@ -95,14 +95,7 @@ pub trait Collectives: Begin {
     where
         Self::Kind: Has<Collective>,
     {
-        exchange(self, x, y, op, |_, _| Flow {
-            to: Which::All,
-            from: Which::All,
-            by_plane: true,
-            by_rank: false,
-            one_way: false,
-            owned: false,
-        })
+        exchange(self, x, y, op, |_, _| Flow { by_plane: true, ..EVERYONE })
     }
 
     /// Plane r of `y` is this rank's plane of the `x` of rank r: plane r of `x` goes to rank r. The first index of both is the same, one of a grid axis of tile 1, the
@@ -116,14 +109,7 @@ pub trait Collectives: Begin {
     where
         Self::Kind: Has<Collective>,
     {
-        exchange(self, x, y, Only, |_, of| Flow {
-            to: Which::One(of),
-            from: Which::One(of),
-            by_plane: false,
-            by_rank: true,
-            one_way: false,
-            owned: false,
-        })
+        exchange(self, x, y, Only, |_, of| Flow { to: Which::One(of), from: Which::One(of), by_rank: true, of_plane: true, ..EVERYONE })
     }
 
     /// `y` is the `x` of rank `root`, modulo the number of ranks.
@@ -183,7 +169,8 @@ pub trait Collectives: Begin {
 }
 
 /// Each rank sends its tile to all, and hears them all.
-const EVERYONE: Flow = Flow { to: Which::All, from: Which::All, by_plane: false, by_rank: false, one_way: false, owned: false };
+const EVERYONE: Flow =
+    Flow { to: Which::All, from: Which::All, by_plane: false, by_rank: false, of_plane: false, one_way: false, owned: false };
 
 impl<B: Begin> Collectives for B {}
 
@@ -220,7 +207,7 @@ fn exchange_among<B: Begin, E: Element, GX, G, P: Readable, W: Fresh, const I: u
     if let Some(consumer) = role.simt_consumer() {
         let (ranks, _) = task.ranks();
         let (to, from) = flow(ranks.rank, ranks.ranks);
-        let flow = Flow { to, from: Which::One(from), by_plane: false, by_rank: false, one_way: true, owned: false };
+        let flow = Flow { to, from: Which::One(from), one_way: true, ..EVERYONE };
         consumer.collective(x.raw(), y, task, flow, Only);
     }
     written

@@ -97,6 +97,8 @@ pub struct Flow {
     pub by_plane: bool,
     /// The first coordinate of a tile is a rank: who receives it knows it by the sender's.
     pub by_rank: bool,
+    /// The first coordinate of a tile is the rank that sends what its result is made of.
+    pub of_plane: bool,
     /// Some rank sends to another one and does not hear of it.
     pub one_way: bool,
     /// Tiles have owners, if the plan says so.
@@ -203,10 +205,18 @@ impl SimtConsumer {
         // Others may know the tile by this rank.
         let theirs = if flow.by_rank { messages.tile([rank, coord[1], coord[2]]) } else { messages.tile(coord) };
         // SAFETY: where the plan has the messages of this call, which all ranks launch with the same lists of tasks.
-        let exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
+        let mut exchange = unsafe { TileMessages::new(ranks, messages, [messages.tile(coord), theirs], flow.one_way) };
+        let mut numbered = messages.tile(coord);
+        let in_turn = !flow.one_way && messages.is_in_turn();
+        if in_turn {
+            let turn = messages.turn(coord, flow.of_plane);
+            // SAFETY: as above; the planner has ordered the tasks of all ranks so.
+            exchange = unsafe { TileMessages::in_turn(ranks, messages, numbered, turn) };
+            numbered = turn.index;
+        }
         let mut exchange = Exchange { ranks, flow, messages: exchange, signalled, result: ResultOf::Own };
         if signalled && flow.owned {
-            let owner = maco_abi::owner(messages.tile(coord), ranks.ranks);
+            let owner = maco_abi::owner(numbered, ranks.ranks);
             match ExchangeTask::of(split.part, split.parts) {
                 ExchangeTask::Send | ExchangeTask::Receive | ExchangeTask::Offer | ExchangeTask::Await => {}
                 ExchangeTask::SendToOwner => exchange.flow.to = if owner == rank { Which::None } else { Which::One(owner) },
@@ -231,6 +241,10 @@ impl SimtConsumer {
             }
             return arrived;
         }
+        if signalled && in_turn && flow.owned && exchange.result == ResultOf::Owner {
+            // SAFETY: ranks of the launch.
+            arrived = unsafe { exchange.messages.begin(&system(), &UntilAbort, Which::All) };
+        }
         arrived = arrived && exchange.receive(x, turns, own, op, ahead, keep);
         if flow.owned && exchange.result == ResultOf::Owner {
             self.sync();
@@ -244,6 +258,13 @@ impl SimtConsumer {
             if self.thread == 0 && arrived {
                 // SAFETY: all threads have come here.
                 unsafe { exchange.messages.end(&system(), flow.to, flow.from) };
+            }
+        }
+        if in_turn {
+            self.sync();
+            if self.thread == 0 && arrived {
+                // SAFETY: all threads have come here.
+                unsafe { exchange.messages.give_back(&system(), exchange.flow.from) };
             }
         }
         arrived

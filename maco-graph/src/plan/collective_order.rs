@@ -8,7 +8,7 @@
 use super::events::Events;
 use super::overlaps::{self, Found};
 use super::worker_ranges::Ranges;
-use super::{Lists, PlannedCall, own_share};
+use super::{Lists, PlannedCall, message_slots, own_share};
 use crate::ir::Graph;
 use crate::spec::TaskKind;
 
@@ -84,6 +84,8 @@ fn placed(graph: &Graph, calls: &[PlannedCall], events: &Events, ranges: &Ranges
     let mut said = 0;
     // Tiles that wait for each task.
     let mut followers = vec![0; events.tasks.len()];
+    // Of calls whose tiles have slots in turn: when the last task of each slot's last tile comes.
+    let mut had: Vec<Vec<u32>> = calls.iter().map(|call| vec![0; 2 * call.slots as usize]).collect();
     for task in 0..events.tasks.len() {
         let node = &events.tasks[task];
         let later = |one: &u32, other: &u32| (comes[*one as usize], one).cmp(&(comes[*other as usize], other));
@@ -121,6 +123,21 @@ fn placed(graph: &Graph, calls: &[PlannedCall], events: &Events, ranges: &Ranges
         }
         comes[task] = comes[task].max(least[task]);
         latest[task] = latest[task].max(least[task]);
+        let own = &calls[node.call as usize];
+        if own.slots > 0 {
+            // Whoever sends waits until all ranks have read the message before in the slot: that comes first. Only exchanges count, so it is the same on all ranks.
+            let n = message_slots::index(&graph.calls[node.call as usize], own, node.coord);
+            let had = &mut had[node.call as usize];
+            let lap = own.slots * 2;
+            let before = if n >= own.slots { had[((n + own.slots) % lap) as usize] } else { 0 };
+            comes[task] = comes[task].max(before);
+            if node.part > 0 {
+                comes[task] = comes[task].max(comes[task - 1]);
+            }
+            latest[task] = latest[task].max(comes[task]);
+            let last = &mut had[(n % lap) as usize];
+            *last = comes[task].max(*last);
+        }
         if calls[node.call as usize].nccl {
             // NCCL does the chunks one after another, so who waits for one waits for all tasks that say so of those before: they come first.
             if node.part == 0 {

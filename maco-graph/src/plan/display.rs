@@ -106,11 +106,12 @@ impl Plan {
             Some(by) => format!(", sent by #{by}"),
             None => ", sent by tasks".to_owned(),
         };
+        let slots = if planned.slots > 0 { format!(", {} slots in turn", planned.slots) } else { String::new() };
         let how = match via {
             Via::Automatic => return None,
-            Via::Packets => "packets".to_owned(),
-            Via::OneShot => format!("one-shot{sent}"),
-            Via::TwoShot => format!("two-shot{sent}"),
+            Via::Packets => format!("packets{slots}"),
+            Via::OneShot => format!("one-shot{sent}{slots}"),
+            Via::TwoShot => format!("two-shot{sent}{slots}"),
             Via::Nccl => "by NCCL beside the kernel".to_owned(),
         };
         Some(format!("{how} ({})", why.name()))

@@ -52,6 +52,9 @@ struct CallJson<'a> {
     /// [`super::PlannedCall::pushed_by`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed_by: Option<u32>,
+    /// [`super::PlannedCall::slots`], if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
     /// [`super::PlannedCall::way`]: `TwoShot`, and who chose it: `table`.
     #[serde(skip_serializing_if = "Option::is_none")]
     way: Option<&'static str>,
@@ -163,6 +166,7 @@ impl Plan {
             prologue: planned.prologue,
             made_by: self.fused_into(index as u32),
             pushed_by: planned.pushed_by,
+            slots: (planned.slots > 0).then_some(planned.slots),
             way: planned.way.map(|way| way.via.name()),
             why: planned.way.map(|way| way.why.name()),
             first_share: planned.first_share().map(|(first, count)| [first, count]),

@@ -12,6 +12,7 @@
 //! - `own_share` has GEMMs begin at a share that depends on the rank;
 //! - `events` writes the waits and signals of every task;
 //! - `in_band_flags` finds the edges whose elements carry their own flags;
+//! - `message_slots` bounds the memory of messages between ranks;
 //! - `pushed_tiles` finds the GEMMs that send their tiles to other ranks themselves;
 //! - `prologue_fusion` fuses RMSNorm and unary element-wise calls into the GEMVs that read their results;
 //! - `temps` gives temps their memory, and adds edges where they share it;
@@ -43,6 +44,7 @@ mod json;
 mod list_scheduling;
 mod lists;
 pub mod memory_bound_cost;
+mod message_slots;
 mod nccl_chunks;
 mod options;
 #[doc(hidden)]
@@ -78,6 +80,7 @@ pub use error::{PlanError, Site};
 pub use events::TaskNode;
 pub use list_scheduling::{Cost, Costs};
 pub use lists::{Entry, Lists, Schedule};
+pub use message_slots::{MESSAGE_LINE, MessageShape};
 pub use options::{CallShape, Options};
 pub use overlap_options::OverlapMode;
 pub use relation::{Hazard, Relation};
@@ -193,6 +196,9 @@ pub struct PlannedCall {
     /// A collective that NCCL does beside the kernel. Its tiles are chunks of whole rows, of all planes, and have two tasks each: one says that the chunk is there, one waits until it has
     /// been exchanged.
     pub nccl: bool,
+    /// A collective that has room for so many messages of each rank, which are less than its tiles of one rank: tile n in task order has slot n mod `slots`, and its sender
+    /// waits until the message before has been read. 0: each tile has its own.
+    pub slots: u32,
     /// Of a collective: which way its tiles go, and who chose it. None of a user's own exchange.
     pub way: Option<Way>,
     /// The order of its tiles: that of its tasks. Of several ranks it may begin elsewhere on each.
@@ -233,16 +239,27 @@ impl PlannedCall {
 /// # Errors
 /// A coded [`PlanError`] that names the call, parameter and tensor.
 pub fn plan(graph: ir::Graph, options: &Options) -> Result<Plan, PlanError> {
-    build(graph, options, None)
+    bounded(graph, options, None)
 }
 
 /// [`plan`], but without one kind of hazard: tests use it to show that they detect the missing waits.
 #[doc(hidden)]
 pub fn plan_without(graph: ir::Graph, options: &Options, dropped: Hazard) -> Result<Plan, PlanError> {
-    build(graph, options, Some(dropped))
+    bounded(graph, options, Some(dropped))
 }
 
-fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
+/// With slots in turn where messages have not enough room without.
+fn bounded(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
+    if options.message_bytes.is_none() || options.ranks == 1 || graph.calls.iter().all(|call| call.task.collective().is_none()) {
+        return build(graph, options, &[], dropped);
+    }
+    let plan = build(graph.clone(), options, &[], dropped)?;
+    let slots = message_slots::choose(&plan, options);
+    if slots.is_empty() { Ok(plan) } else { build(graph, options, &slots, dropped) }
+}
+
+/// `slots`: [`PlannedCall::slots`], or none.
+fn build(mut graph: ir::Graph, options: &Options, slots: &[u32], dropped: Option<Hazard>) -> Result<Plan, PlanError> {
     if !(1..=MAX_WORKERS).contains(&options.workers) {
         return Err(PlanError::Workers { found: options.workers, max: MAX_WORKERS });
     }
@@ -270,8 +287,13 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         let mut choice = chooser.choose(site, &graph.calls[index], concurrency, own.as_ref().unwrap_or(options))?;
         choice.settle(&mut graph.calls[index]);
         let mut pushed_by = None;
-        // A GEMM would send before the phase may begin.
+        let slots = slots.get(index).copied().unwrap_or(0);
+        if slots > 0 {
+            message_slots::order(&mut choice, &graph.calls[index]);
+        }
+        // A GEMM would send before the phase may begin, and its store role does not wait for a slot.
         if options.push_tiles
+            && slots == 0
             && phases::behind(&graph, index as u32).is_empty()
             && let Some((gemm, tasks)) = pushed_tiles::pushed_by(&graph, index, &choice, &calls)
         {
@@ -281,7 +303,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         tasks = check::count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
-        let mut planned = PlannedCall { pushed_by, ..choice.planned(call) };
+        let mut planned = PlannedCall { pushed_by, slots, ..choice.planned(call) };
         planned.dynamic =
             !ranges.confines(site.call) && dynamic_calls::is_dynamic(&graph, call, choice.split_k.tasks(choice.tiles()), options);
         graph.calls[index].drain |= planned.dynamic;
@@ -297,7 +319,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     own_share::begin(&graph, &mut calls, &mut events, options);
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
-        Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() => {
+        Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() && slots.is_empty() => {
             list_scheduling::lists(&graph, &calls, &events, drains, (options, costs), &ranges)
         }
         _ => {

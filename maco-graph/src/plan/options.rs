@@ -53,6 +53,10 @@ pub struct Options {
     pub overlap: OverlapMode,
     /// Calls that run on some of the workers only.
     pub ranges: Vec<WorkerRange>,
+    /// Bytes that each rank has for messages: where they are not enough for all tiles of its collectives, tiles have slots in turn
+    /// ([`PlannedCall::slots`](super::PlannedCall::slots)). Then costs are not looked at, since lists by them have another order than that in which slots come back.
+    /// `None`: as many as are needed.
+    pub message_bytes: Option<u64>,
 }
 
 impl Options {
@@ -82,6 +86,7 @@ impl Options {
             nccl: false,
             peers: true,
             ways: Vec::new(),
+            message_bytes: None,
         }
     }
 }

@@ -7,13 +7,15 @@ use maco_abi::AXES;
 /// Rows of tiles per group: the tiles of a group are ordered column by column, so that operands are still in the L2 cache.
 pub(super) const ROWS: u32 = 16;
 
-/// The order of the tiles of a call: in groups of rows, column by column. Of three grid axes the first is slowest, and the other two are rows and columns.
+/// The order of the tiles of a call: in groups of rows, column by column. Of three grid axes the first is that of planes, and the other two are rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileOrder {
     /// Rows of a group; at least 1.
     pub group_rows: u32,
     /// Least rows of the last groups: what is left of less than two groups is halved until a group has as few. At least 1; no less than `group_rows`: nothing is halved.
     pub last_rows: u32,
+    /// Whether the tiles of all planes at one row and column follow each other; else all tiles of a plane do. Only of grids of three axes.
+    pub planes_last: bool,
     /// Which row comes when.
     pub rows: Shares,
     /// Which column of a group comes when.
@@ -118,7 +120,8 @@ impl Default for TileOrder {
 
 impl TileOrder {
     /// Groups of [`ROWS`] rows, from the first row and column on.
-    pub const GROUPS: TileOrder = TileOrder { group_rows: ROWS, last_rows: ROWS, rows: Shares::Whole, columns: Shares::Whole };
+    pub const GROUPS: TileOrder =
+        TileOrder { group_rows: ROWS, last_rows: ROWS, planes_last: false, rows: Shares::Whole, columns: Shares::Whole };
 
     /// Whether it begins elsewhere on another rank.
     pub fn has_shares(&self) -> bool {
@@ -135,15 +138,16 @@ impl TileOrder {
     /// # Panics
     /// If the grid has no such tile.
     pub fn tile(&self, grid: [u32; AXES], place: u32) -> [u32; AXES] {
-        let [_, rows, columns] = axes(grid);
-        let (plane, within) = (place / (rows * columns), place % (rows * columns));
+        let [planes, rows, columns] = self.axes(grid);
+        let tiles = rows * columns;
+        let (plane, within) = if self.planes_last { (place % planes, place / planes) } else { (place / tiles, place % tiles) };
         let whole = (within / (self.group_rows * columns)).min(self.whole_groups(rows));
         let (mut first, mut before) = (whole * self.group_rows, whole * self.group_rows * columns);
         loop {
             let height = self.group(rows - first);
             if within < before + height * columns {
                 let (column, row) = ((within - before) / height, (within - before) % height);
-                return coordinates(grid, [plane, self.rows.at(first + row, rows), self.columns.at(column, columns)]);
+                return self.coordinates(grid, [plane, self.rows.at(first + row, rows), self.columns.at(column, columns)]);
             }
             (first, before) = (first + height, before + height * columns);
         }
@@ -154,14 +158,15 @@ impl TileOrder {
     /// # Panics
     /// If the grid has no such tile.
     pub fn place(&self, grid: [u32; AXES], coord: [u32; AXES]) -> u32 {
-        let [_, rows, columns] = axes(grid);
-        let [plane, row, column] = if grid[2] > 1 { coord } else { [0, coord[0], coord[1]] };
+        let [planes, rows, columns] = self.axes(grid);
+        let [plane, row, column] = if self.has_planes(grid) { coord } else { [0, coord[0], coord[1]] };
         let (row, column) = (self.rows.place(row, rows), self.columns.place(column, columns));
         let mut first = (row / self.group_rows).min(self.whole_groups(rows)) * self.group_rows;
         loop {
             let height = self.group(rows - first);
             if row < first + height {
-                return plane * rows * columns + first * columns + column * height + (row - first);
+                let within = first * columns + column * height + (row - first);
+                return if self.planes_last { within * planes + plane } else { plane * rows * columns + within };
             }
             first += height;
         }
@@ -169,15 +174,17 @@ impl TileOrder {
 
     /// Calls `each` with the coordinates of every tile of `grid`, in order.
     pub fn for_each_tile(&self, grid: [u32; AXES], mut each: impl FnMut([u32; AXES])) {
-        let [planes, rows, columns] = axes(grid);
-        for plane in 0..planes {
+        let [planes, rows, columns] = self.axes(grid);
+        let (slowest, fastest) = if self.planes_last { (1, planes) } else { (planes, 1) };
+        for slow in 0..slowest {
             let mut first = 0;
             while first < rows {
                 let end = first + self.group(rows - first);
                 for column in 0..columns {
                     let column = self.columns.at(column, columns);
                     for row in first..end {
-                        each(coordinates(grid, [plane, self.rows.at(row, rows), column]));
+                        let row = self.rows.at(row, rows);
+                        (0..fastest).for_each(|fast| each(self.coordinates(grid, [slow + fast, row, column])));
                     }
                 }
                 first = end;
@@ -198,20 +205,27 @@ impl TileOrder {
             _ => (left / 2).next_multiple_of(self.last_rows),
         }
     }
-}
 
-/// Planes, rows and columns of a grid.
-fn axes(grid: [u32; AXES]) -> [u32; 3] {
-    if grid[2] > 1 { grid } else { [1, grid[0], grid[1].min(grid[1] * grid[2])] }
-}
+    /// Whether the first axis is that of planes: three axes whose last one has one tile look like two, but in an order that says so.
+    fn has_planes(&self, grid: [u32; AXES]) -> bool {
+        self.planes_last || grid[2] > 1
+    }
 
-/// Coordinates of the tile of this plane, row and column.
-fn coordinates(grid: [u32; AXES], [plane, row, column]: [u32; 3]) -> [u32; AXES] {
-    if grid[2] > 1 { [plane, row, column] } else { [row, column, 0] }
+    /// Planes, rows and columns of a grid.
+    fn axes(&self, grid: [u32; AXES]) -> [u32; 3] {
+        if self.has_planes(grid) { grid } else { [1, grid[0], grid[1].min(grid[1] * grid[2])] }
+    }
+
+    /// Coordinates of the tile of this plane, row and column.
+    fn coordinates(&self, grid: [u32; AXES], [plane, row, column]: [u32; 3]) -> [u32; AXES] {
+        if self.has_planes(grid) { [plane, row, column] } else { [row, column, 0] }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use maco_abi::Messages;
+
     use super::*;
 
     fn walk(order: TileOrder, grid: [u32; AXES]) -> Vec<[u32; AXES]> {
@@ -251,12 +265,15 @@ mod tests {
     fn an_order_is_a_permutation_of_the_tiles() {
         let mut grids = vec![[40, 1, 1], [33, 7, 1], [3, 20, 5], [2, 1, 3], [0, 4, 1], [4, 0, 1], [4, 4, 0], [0, 0, 0], [64, 9, 1]];
         grids.extend((1..20).flat_map(|rows| [1, 2, 3, 4, 5, 6, 7, 8, 12, 13].map(|columns| [rows, columns, 1])));
+        grids.extend([[2, 40, 1], [3, 33, 7], [0, 3, 3], [3, 0, 3]]);
         for grid in grids {
             for (group_rows, last_rows) in [(16, 16), (16, 4), (16, 3), (5, 2), (1, 1), (3, 7)] {
                 for (count, first) in [(1, 0), (2, 0), (2, 1), (3, 2), (4, 1), (4, 3), (8, 5)] {
                     for rows in shares(count, first) {
-                        for columns in shares(count, first) {
-                            let order = TileOrder { group_rows, last_rows, rows, columns };
+                        for (columns, planes_last) in
+                            shares(count, first).into_iter().flat_map(|columns| [(columns, false), (columns, true)])
+                        {
+                            let order = TileOrder { group_rows, last_rows, planes_last, rows, columns };
                             let tiles = walk(order, grid);
                             assert_eq!(tiles.len() as u32, grid.iter().product::<u32>(), "{grid:?} {order:?}");
                             for (place, &tile) in (0..).zip(&tiles) {
@@ -267,6 +284,24 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Where tiles have slots in turn, device code finds a tile's place by its coordinates.
+    #[test]
+    fn device_code_knows_the_order() {
+        for [rows, columns] in [[1, 1], [16, 3], [33, 7], [40, 1], [5, 20]] {
+            let in_turn = |rows, grid| Messages { tiles: 2, grid, rows, ..Messages::default() };
+            for (place, tile) in (0..).zip(walk(TileOrder::GROUPS, [rows, columns, 1])) {
+                assert_eq!(in_turn(rows as u16, [columns, 1]).turn(tile, false).index, place);
+            }
+            for (place, tile) in (0..).zip(walk(TileOrder::GROUPS, [3, rows, columns])) {
+                assert_eq!(in_turn(3, [rows, columns]).turn(tile, false).index, place);
+            }
+            let order = TileOrder { planes_last: true, ..TileOrder::GROUPS };
+            for (place, tile) in (0..).zip(walk(order, [3, rows, columns])) {
+                assert_eq!((tile[0], in_turn(3, [rows, columns]).turn(tile, true).index), (place % 3, place / 3));
             }
         }
     }

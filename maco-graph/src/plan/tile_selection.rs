@@ -91,6 +91,7 @@ impl Choice {
             prologue: None,
             pushed_by: None,
             nccl: self.nccl,
+            slots: 0,
             way: self.way,
             order: self.order,
         }

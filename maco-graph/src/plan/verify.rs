@@ -127,6 +127,15 @@ pub enum Defect {
         /// Index of the call.
         call: u32,
     },
+    /// A call whose tiles have slots in turn, of which a task that sends does not stand behind all that read what is in its slot: it would wait for them. Or one whose tiles are
+    /// sent by another call, or that has too few slots.
+    #[error("call #{call} cannot have so few slots for messages: task {task} stands before one that empties its slot")]
+    Slots {
+        /// Index of the call.
+        call: u32,
+        /// The task.
+        task: u32,
+    },
     /// A task of a phase that does not wait for all tasks of a call that it depends on.
     #[error("call #{call} may begin before call #{before} has ended, which its phase depends on")]
     Phase {
@@ -175,6 +184,7 @@ impl Plan {
         self.verify_phases()?;
         self.verify_lists()?;
         self.verify_workers()?;
+        (0..self.calls.len() as u32).try_for_each(|call| self.verify_slots(call))?;
         self.verify_temps()
     }
 

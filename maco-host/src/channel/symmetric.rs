@@ -154,6 +154,11 @@ impl SymmetricMemory {
         Ok(self.0.arena.allocate(name, bytes)?)
     }
 
+    /// Bytes of the largest piece that is free.
+    pub(crate) fn largest_free(&self) -> usize {
+        self.0.arena.largest_free()
+    }
+
     /// Gives it back. All ranks call it.
     pub(crate) fn free(&self, block: Block) -> Result<(), RanksError> {
         self.0.arena.free(block)

@@ -4,20 +4,13 @@ use std::ops::Range;
 
 use maco_abi::{ExchangeTask, Gates, MAP_ALIGN, MapIndex, Messages, OPERANDS, PushedTiles, ViewEntry};
 use maco_graph::ir::{Call, TensorKind};
-use maco_graph::plan::{Plan, PlannedCall};
+use maco_graph::plan::{MESSAGE_LINE, Plan, PlannedCall};
 use maco_graph::spec::{Access, Channel, Collective, Element, Index};
 
 use super::view::Tables;
 use super::{BoxShape, TensorMapRequest, tensor_params, too_many};
 use crate::error::Error;
 use crate::tensor::BASE_ALIGN;
-
-/// Messages begin at multiples of so many bytes, so that two calls share no line.
-const LINE: u64 = 128;
-/// Elements that are sent together: rows are filled up to as many.
-const BLOCK: u64 = 8;
-/// Bytes of a grant: where a rank's result lies.
-const GRANT: u64 = 16;
 
 /// The messages of a plan.
 #[derive(Debug, Default)]
@@ -116,54 +109,34 @@ impl PlanMessages {
         for (n, ((call, planned), own)) in plan.graph.calls.iter().zip(&plan.calls).zip(views).enumerate() {
             let Some(collective) = call.task.collective() else { continue };
             let result = call.operands.iter().zip(tensor_params(call)).find(|(_, param)| param.access == Access::Write);
-            let Some((view, param)) = result else { continue };
+            let Some((view, _)) = result else { continue };
             let element = plan.graph.tensors[view.tensor as usize].element;
             if planned.nccl {
                 made.add_nccl(call, planned, [*own as usize, scalars[n].into()], element);
                 continue;
             }
-            let mut extents = param.region.iter().zip(&view.axes).rev().map(|(index, axis)| match *index {
-                Index::Tile(tiled) => axis.extent.min(planned.tile[usize::from(tiled)].into()),
-                _ => axis.extent,
-            });
-            let (cols, rows) = (extents.next().unwrap_or(1), extents.next().unwrap_or(1));
-            let data = rows * cols.next_multiple_of(BLOCK) * u64::from(element.bytes());
-            let bytes = match collective {
-                Collective::Channel(Channel::Memory) => data,
-                // Where the result lies.
-                Collective::Channel(Channel::Symmetric) => GRANT,
-                // Who sends is not who receives: signals.
-                _ if planned.exchange_task(0, 0).is_some() => data,
-                // The signal behind it, in a line of its own.
-                Collective::Channel(Channel::Port) => data.next_multiple_of(16) + 16,
-                // A word of flag with each word of data.
-                _ => data * 2,
-            };
-            let too_large = |bytes| too_many(&plan.graph, "bytes of a message", bytes, u32::MAX.into());
+            let Some(shape) = plan.messages(n as u32, ranks) else { continue };
+            let too_large = |_| too_many(&plan.graph, "bytes of a message", shape.bytes, u32::MAX.into());
             let along = |axis: usize| planned.grid.get(axis).copied().unwrap_or(1);
             let messages = Messages {
                 offset: made.bytes,
-                bytes: u32::try_from(bytes.next_multiple_of(16)).map_err(|_| too_large(bytes))?,
-                tiles: planned.grid.iter().product(),
+                bytes: u32::try_from(shape.bytes).map_err(too_large)?,
+                tiles: shape.tiles,
                 grid: [along(1), along(2)],
                 first: made.tiles,
-                sources: match collective {
-                    // Slots that the proxy copies to, and from.
-                    Collective::Channel(Channel::Port) => 2,
-                    Collective::AllGather | Collective::AllToAll | Collective::Channel(_) => 1,
-                    _ => ranks,
-                },
+                sources: shape.sources,
+                rows: if planned.slots > 0 { along(0) as u16 } else { 0 },
             };
             made.proxy |= collective == Collective::Channel(Channel::Port);
             if let Some(by) = planned.pushed_by {
                 // The planner pushes tiles of so many.
-                let tile = [rows as u16, cols as u16];
+                let tile = shape.extent.map(|extent| extent as u16);
                 let to_owner = planned.exchange_task(0, 0) == Some(ExchangeTask::Reduce);
                 made.pushed.push(Pushed { at: views[by as usize] as usize + OPERANDS - 1, messages, element, tile, to_owner });
             }
             made.calls.push((*own as usize + OPERANDS - 1, messages, planned.tasks.clone()));
-            made.bytes = (made.bytes + messages.total(ranks)).next_multiple_of(LINE);
-            made.tiles += messages.tiles;
+            made.bytes = (made.bytes + messages.total(ranks)).next_multiple_of(MESSAGE_LINE);
+            made.tiles += planned.grid.iter().product::<u32>();
         }
         for &tensor in &plan.graph.symmetric {
             let of = &plan.graph.tensors[tensor as usize];

@@ -49,6 +49,8 @@ pub enum Lack {
     Meet,
     /// Credits are given before the message is read.
     EarlyCredit,
+    /// Flags of messages that have a slot one behind the other are the same.
+    SameRound,
     /// Signals are given before the message is stored.
     EarlySignal,
     /// Messages that nobody answers have the number of their launch.
@@ -99,6 +101,8 @@ impl World {
         let stores = [0, start.into(), u64::from(start) << 32, first_place, second_place, left[0].into(), left[1].into()];
         let first = |word| match layout.role(word) {
             Role::Signal if layout.parity(word).is_some() => 5 + layout.parity(word).unwrap_or(0) as u64,
+            // That of the launch before.
+            Role::Credit if layout.is_in_turn() => 6,
             Role::Signal | Role::Credit => 1,
             // What an earlier message has left.
             Role::Packet if layout.slot(word).is_some() => 3 + layout.slot(word).unwrap_or(0) as u64,
@@ -280,7 +284,8 @@ unsafe impl<const LOOK: u32> System for Loom<LOOK> {
             return value;
         }
         // What is expected, or so far ahead that it is reached.
-        if self.world.setting.layout.parity(word).is_some() { self.flag.get() } else { value.wrapping_add(16) }
+        let layout = self.world.setting.layout;
+        if layout.parity(word).is_some() || layout.is_in_turn() { self.flag.get() } else { value.wrapping_add(16) }
     }
     unsafe fn publish(&self, at: *mut u32, value: u32) {
         let word = self.world.index(at);

@@ -74,6 +74,8 @@ pub enum Layout {
         packets: usize,
         /// Words of all.
         words: usize,
+        /// The last of these words are credits: slots are had in turn.
+        credits: bool,
     },
     /// Messages of a collective that have signals, likewise: two for each rank and tile, in place of the first two words. Of each line of 16 bytes one word is used.
     Signalled {
@@ -83,6 +85,8 @@ pub enum Layout {
         data: usize,
         /// Words of all.
         words: usize,
+        /// Behind the two signals is a credit: slots are had in turn.
+        credits: bool,
     },
     /// Slots of a channel between two tasks, likewise. Of each line of 16 bytes one word is used.
     Slots {
@@ -110,6 +114,8 @@ impl Layout {
         let at = word % RANK;
         match self {
             Layout::Messages { packets, .. } if at < packets => Role::Packet,
+            Layout::Messages { packets, credits: true, .. } if (at - packets) % 3 == 2 => Role::Credit,
+            Layout::Signalled { data, credits: true, .. } if at >= data && (at - data) % 3 == 2 => Role::Credit,
             Layout::Messages { packets, .. } => [Role::Credit, Role::Sent, Role::Received][(at - packets) % 3],
             Layout::Slots { data, .. } | Layout::Signalled { data, .. } if at < data => Role::Data,
             Layout::Signalled { data, .. } => [Role::Signal, Role::Signal, Role::Received][(at - data) % 3],
@@ -142,6 +148,11 @@ impl Layout {
             Role::Packet => word.is_multiple_of(2),
             _ => true,
         }
+    }
+
+    /// Whether slots are had in turn.
+    pub fn is_in_turn(self) -> bool {
+        matches!(self, Layout::Messages { credits: true, .. } | Layout::Signalled { credits: true, .. })
     }
 
     /// Which of two signals that are used in turn a word is.

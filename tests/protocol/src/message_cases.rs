@@ -28,6 +28,8 @@ struct Call {
     signalled: bool,
     /// In two steps, by owners.
     owned: bool,
+    /// Tiles have so many slots in turn; 0: each has its own place.
+    slots: u32,
     /// Whom a rank sends to and hears in a launch, by tile.
     flow: fn(Place, u32) -> (Which, Which),
 }
@@ -50,14 +52,19 @@ struct Lane {
 
 impl Call {
     const fn messages(self) -> Messages {
-        let sources = if self.tiles > 1 && !self.owned { 1 } else { self.ranks };
-        Messages { offset: 0, bytes: 16 * self.pairs, tiles: self.tiles, grid: [1, 1], first: 0, sources }
+        let sources = if self.slots == 0 && self.tiles > 1 && !self.owned { 1 } else { self.ranks as u16 };
+        let (tiles, rows) = if self.slots > 0 { (self.slots, self.tiles as u16) } else { (self.tiles, 0) };
+        Messages { offset: 0, bytes: 16 * self.pairs, tiles, grid: [1, 1], first: 0, sources, rows }
     }
 
     const fn layout(self) -> Layout {
         let packets = self.messages().word(0, 0, maco_abi::MessageWord::Credit) as usize / 4;
         let (ranks, words) = (self.ranks as usize, self.messages().total(self.ranks) as usize / 4);
-        if self.signalled { Layout::Signalled { ranks, data: packets, words } } else { Layout::Messages { ranks, packets, words } }
+        if self.signalled {
+            Layout::Signalled { ranks, data: packets, words, credits: self.slots > 0 }
+        } else {
+            Layout::Messages { ranks, packets, words, credits: self.slots > 0 }
+        }
     }
 
     const fn flag(self, number: u32) -> u32 {
@@ -72,12 +79,13 @@ impl Call {
 
     /// All launches of a rank, or of a lane of one.
     fn run(self, thread: &Thread, lane: Lane) {
-        if !self.one_way || thread.world.lacks(Lack::ByLaunch) {
+        // In one launch credits alone give slots back.
+        if self.launches > 1 && (!self.one_way || thread.world.lacks(Lack::ByLaunch)) {
             thread.world.by_dependency();
         }
         for launch in 0..self.launches {
             // A rank's own tile first: others' may run at the same time, on other workers. Where a rank waits for an answer, all have one order.
-            let first = if self.owned { 0 } else { lane.rank };
+            let first = if self.owned || self.slots > 0 { 0 } else { lane.rank };
             for n in 0..self.tiles {
                 self.exchange(thread, lane, Place { rank: lane.rank, tile: (first + n) % self.tiles, launch });
             }
@@ -94,10 +102,18 @@ impl Call {
         let number = START.wrapping_add(if world.lacks(Lack::SameLaunch) { 0 } else { place.launch });
         let ranks = world.ranks(place.rank, self.ranks, number);
         let (to, from) = (self.flow)(place, self.ranks);
-        thread.expect(self.flag(number));
+        let turn = self.messages().turn([place.tile, 0, 0], false);
+        let round = if self.slots > 0 && !world.lacks(Lack::SameRound) { turn.round } else { 0 };
+        thread.expect(if self.slots > 0 { maco_abi::turn_flag(number, round) } else { self.flag(number) });
         let one_way = self.one_way && !world.lacks(Lack::ByLaunch);
         // SAFETY: (of all) as the model's memory has them.
-        let exchange = unsafe { TileMessages::new(ranks, self.messages(), [place.tile; 2], one_way) };
+        let exchange = unsafe {
+            if self.slots > 0 {
+                TileMessages::in_turn(ranks, self.messages(), place.tile, maco_abi::Turn { round, ..turn })
+            } else {
+                TileMessages::new(ranks, self.messages(), [place.tile; 2], one_way)
+            }
+        };
         if self.owned {
             let owner = maco_abi::owner(place.tile, self.ranks);
             let (to, from) = if owner == place.rank { (Which::None, Which::All) } else { (Which::One(owner), Which::None) };
@@ -120,7 +136,10 @@ impl Call {
                 unsafe { exchange.send(thread, peer, pair, part(place, pair)) };
             }
         }
-        if let (true, Which::One(from)) = (world.lacks(Lack::EarlyCredit), from) {
+        if self.slots > 0 && world.lacks(Lack::EarlyCredit) && lane.lane == 0 {
+            // SAFETY: not as it should be.
+            unsafe { exchange.give_back(thread, from) };
+        } else if let (true, Which::One(from)) = (world.lacks(Lack::EarlyCredit), from) {
             let word = self.messages().word(place.rank, place.tile, maco_abi::MessageWord::Credit) / 4;
             // SAFETY: the word that `end` publishes.
             unsafe { thread.publish(world.at(from, word as usize), number.wrapping_add(1)) };
@@ -133,6 +152,7 @@ impl Call {
                 assert_eq!(found, [part(Place { rank: peer, ..place }, pair)], "pair {pair} of rank {peer} in launch {}", place.launch);
             }
         }
+        self.give_back(thread, lane, exchange, from);
         if self.one_way {
             if lane.lanes > 1 && !world.lacks(Lack::Meet) {
                 thread.meet_lanes(lane.lanes);
@@ -144,12 +164,28 @@ impl Call {
         }
     }
 
+    /// Where tiles have slots in turn, when the threads have read.
+    fn give_back(self, thread: &Thread, lane: Lane, exchange: TileMessages, from: Which) {
+        if self.slots == 0 || thread.world.lacks(Lack::EarlyCredit) {
+            return;
+        }
+        if lane.lanes > 1 && !thread.world.lacks(Lack::Meet) {
+            thread.meet_lanes(lane.lanes);
+        }
+        if lane.lane == 0 {
+            // SAFETY: as above.
+            unsafe { exchange.give_back(thread, from) };
+        }
+    }
+
     /// The same where messages have signals.
     fn exchange_by_signals(self, thread: &Thread, lane: Lane, place: Place, exchange: TileMessages, (to, from): (Which, Which)) {
         let world = &thread.world;
         let pairs = || (lane.lane..self.pairs).step_by(lane.lanes as usize);
         let peers = |which: Which| (0..self.ranks).filter(move |&peer| peer != place.rank && which.has(peer));
         let early = world.lacks(Lack::EarlySignal);
+        // SAFETY: as above.
+        assert!(unsafe { exchange.begin(thread, thread, to) });
         if early && lane.lane == 0 {
             // SAFETY: not as it should be.
             unsafe { exchange.signal(thread, to) };
@@ -167,6 +203,10 @@ impl Call {
         }
         // SAFETY: as above.
         assert!(unsafe { exchange.wait(thread, thread, from) });
+        if self.slots > 0 && world.lacks(Lack::EarlyCredit) && lane.lane == 0 {
+            // SAFETY: not as it should be.
+            unsafe { exchange.give_back(thread, from) };
+        }
         for pair in pairs() {
             for peer in peers(from) {
                 // SAFETY: as above.
@@ -174,6 +214,7 @@ impl Call {
                 assert_eq!(found[0], part(Place { rank: peer, ..place }, pair)[0], "pair {pair} of rank {peer} in launch {}", place.launch);
             }
         }
+        self.give_back(thread, lane, exchange, from);
     }
 }
 
@@ -188,7 +229,17 @@ const fn alone(rank: u32) -> Lane {
 }
 
 const fn all_reduce(ranks: u32, pairs: u32, launches: u32) -> Call {
-    Call { ranks, tiles: 1, pairs, launches, one_way: false, signalled: false, owned: false, flow: |_, _| (Which::All, Which::All) }
+    Call {
+        ranks,
+        tiles: 1,
+        pairs,
+        launches,
+        one_way: false,
+        signalled: false,
+        owned: false,
+        slots: 0,
+        flow: |_, _| (Which::All, Which::All),
+    }
 }
 
 const fn by_signals(call: Call) -> Call {
@@ -257,6 +308,46 @@ pub fn signals_of_lanes(lack: Option<Lack>) -> usize {
     )
 }
 
+const TURNS: Call = Call { tiles: 3, slots: 1, ..all_reduce(2, 1, 2) };
+
+/// Two ranks, three tiles in one slot.
+pub fn turns_of_packets(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { launches: 1, ..TURNS };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// The same in two launches, of which the first messages need no credit.
+pub fn turns_of_two_launches(lack: Option<Lack>) -> usize {
+    const CALL: Call = TURNS;
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Likewise with signals.
+pub fn turns_of_signals(lack: Option<Lack>) -> usize {
+    const CALL: Call = by_signals(TURNS);
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// Five tiles in two slots, each with an owner, who sends when it has received.
+pub fn turns_of_owners(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { tiles: 5, slots: 2, owned: true, ..by_signals(all_reduce(2, 1, 1)) };
+    CALL.check(&[|thread| CALL.run(thread, alone(0)), |thread| CALL.run(thread, alone(1))], 1, lack)
+}
+
+/// One rank has two lanes, of which one gives the slot back for both: with packets.
+pub fn turns_of_lanes(lack: Option<Lack>) -> usize {
+    const CALL: Call = Call { tiles: 2, slots: 1, pairs: 2, ..all_reduce(2, 2, 1) };
+    CALL.check(
+        &[
+            |thread| CALL.run(thread, alone(0)),
+            |thread| CALL.run(thread, Lane { rank: 1, lane: 0, lanes: 2 }),
+            |thread| CALL.run(thread, Lane { rank: 1, lane: 1, lanes: 2 }),
+        ],
+        0,
+        lack,
+    )
+}
+
 /// Tiles that one rank sends each: it hears of the others by their tiles.
 pub fn all_gather(lack: Option<Lack>) -> usize {
     const CALL: Call = GATHER;
@@ -266,7 +357,7 @@ pub fn all_gather(lack: Option<Lack>) -> usize {
 /// From the rank before to the one behind.
 const fn ring(ranks: u32, launches: u32) -> Call {
     let flow = |place: Place, ranks| (Which::One((place.rank + 1) % ranks), Which::One((place.rank + ranks - 1) % ranks));
-    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, signalled: false, owned: false, flow }
+    Call { ranks, tiles: 1, pairs: 1, launches, one_way: true, signalled: false, owned: false, slots: 0, flow }
 }
 
 /// Around a ring of two.

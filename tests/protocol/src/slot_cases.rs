@@ -12,7 +12,7 @@ const PATIENT: u32 = u32::MAX;
 const START: u32 = u32::MAX;
 const RANKS: u32 = 2;
 /// One tile for each rank, of one line.
-const MESSAGES: Messages = Messages { offset: 0, bytes: 16, tiles: 1, grid: [1, 1], first: 0, sources: 1 };
+const MESSAGES: Messages = Messages { offset: 0, bytes: 16, tiles: 1, grid: [1, 1], first: 0, sources: 1, rows: 0 };
 /// The same with a second line, which stands for the result of the rank.
 const OPENED: Messages = Messages { bytes: 32, ..MESSAGES };
 

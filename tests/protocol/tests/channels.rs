@@ -46,6 +46,11 @@ models! { message_cases:
     signals_of_lanes
     owners_of_two
     owner_of_three
+    turns_of_packets
+    turns_of_two_launches
+    turns_of_signals
+    turns_of_owners
+    turns_of_lanes
     ring_of_two
     ring_of_three
     send
@@ -147,6 +152,20 @@ lacks! { message_cases:
     lacks_of_signals_of_lanes: signals_of_lanes without
         Lack::Meet, Lack::OnePlace, Lack::SameLaunch, Lack::EarlySignal, Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
         Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2);
+    lacks_of_turns_of_packets: turns_of_packets without
+        Lack::SameRound, Lack::SameFlag, Lack::Half, Lack::EarlyCredit, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit),
+        Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_turns_of_two_launches: turns_of_two_launches without
+        Lack::SameRound, Lack::SameLaunch, Lack::SameFlag, Lack::Half, Lack::EarlyCredit, Lack::Mute(Role::Credit), Lack::Blind(Role::Credit);
+    lacks_of_turns_of_signals: turns_of_signals without
+        Lack::SameRound, Lack::SameLaunch, Lack::EarlySignal, Lack::EarlyCredit, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit),
+        Lack::Blind(Role::Credit), Lack::Mute(Role::Signal), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
+    // A rank of one thread sends a tile when it has the result of the one before in the slot, whose parts were read: an early credit is none.
+    lacks_of_turns_of_owners: turns_of_owners without
+        Lack::SameRound, Lack::EarlySignal, Lack::Mute(Role::Credit), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_turns_of_lanes: turns_of_lanes without
+        Lack::SameRound, Lack::Meet, Lack::EarlyCredit, Lack::Mute(Role::Credit), Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Half;
     lacks_of_a_ring_of_two: ring_of_two without
         Lack::OnePlace, Lack::SameFlag, Lack::Half, Lack::Uncounted(Role::Sent), Lack::Uncounted(Role::Received);
     lacks_of_a_ring_of_three: ring_of_three without

@@ -259,8 +259,10 @@ fn memory_of_messages_is_reused() {
         let used = communicator.message_memory_high_water();
         assert!(used > 1 << 20 && used <= 8 << 20, "{used}");
         assert_eq!(communicator.set_message_memory(1).unwrap_err().code(), 100);
-        let error = collectives::chain::plan_with(&device, collectives::chain::Dims { M: 3000, N: 3000 }, &options).err().unwrap();
-        assert!(error.code() == 100 && error.to_string().contains("messages of megakernel chain"), "{error}");
+        // What nobody answers has a place for each tile.
+        let error =
+            ranks::sizes::sent_of_f32::plan_with(&device, ranks::sizes::sent_of_f32::Dims { M: 3000, N: 3000 }, &options).err().unwrap();
+        assert!(error.code() == 100 && error.to_string().contains("messages of megakernel sent_of_f32"), "{error}");
         // The ranks go on.
         communicator.barrier().unwrap();
     };

@@ -184,6 +184,7 @@ mod tests {
             dynamic: false,
             prologue: None,
             pushed_by: None,
+            slots: 0,
             nccl: false,
             way: None,
             order: crate::plan::TileOrder::GROUPS,
