@@ -94,8 +94,8 @@ fn run(plan: &Plan, ranks: u32) -> usize {
     loop {
         let before = (ended, sent.iter().flatten().filter(|sent| **sent).count());
         for rank in 0..ranks as usize {
-            for list in 0..lists {
-                let Some(&task) = plan.lists.of(list).get(next[rank][list]) else { continue };
+            for (list, next) in next[rank].iter_mut().enumerate() {
+                let Some(&task) = plan.lists.of(list).get(*next) else { continue };
                 let (node, at) = (plan.tasks[task as usize], task as usize);
                 let call = &plan.calls[node.call as usize];
                 let fills = |other: u32, counter| plan.signals_of(other).contains(&counter);
@@ -145,7 +145,7 @@ fn run(plan: &Plan, ranks: u32) -> usize {
                     }
                 }
                 done[rank][at] = true;
-                next[rank][list] += 1;
+                *next += 1;
                 ended += 1;
             }
         }
