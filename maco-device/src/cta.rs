@@ -16,6 +16,7 @@ use crate::role::Role;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 
+mod channel_ends;
 pub mod channels;
 pub mod collectives;
 pub mod operations;

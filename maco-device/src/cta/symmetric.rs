@@ -5,7 +5,7 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::channels::ends;
+use crate::cta::channel_ends::ends;
 use crate::cta::operations::Begin;
 use crate::data::access::{Fresh, Readable, TaskTile, Written};
 use crate::data::element::Element;
