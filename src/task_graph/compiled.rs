@@ -9,7 +9,7 @@ use maco_host::{Arguments, Device, Error, Plan, Report, Tensor, TensorElement};
 
 use super::Declared;
 
-/// A [`TaskGraph`] planned for a device.
+/// A [`TaskGraph`](super::TaskGraph) planned for a device.
 pub struct CompiledGraph {
     pub(super) plan: Plan,
     pub(super) inputs: usize,

@@ -179,7 +179,8 @@ fn gpu_nccl_is_chosen_without_peers() {
     beside_others(RANKS, Schedule::Static, |world| {
         let (device, [m, n, _]) = (&world.device, SIZES);
         let plan = |options: &PlanOptions| chosen::plan_with(device, chosen::Dims { M: m, N: n }, options);
-        let planned = plan(&world.options).unwrap();
+        let options = world.options.clone().comm_sms(8);
+        let planned = plan(&options).unwrap();
         let (way, workers) = (planned.graph().exchange(1).unwrap(), planned.workers());
         if peers {
             assert!(!way.contains("NCCL"), "{way}");
@@ -193,7 +194,7 @@ fn gpu_nccl_is_chosen_without_peers() {
         planned.run(&x, &mut y).unwrap();
         let sums = own(0).into_iter().zip(own(1)).map(|(a, b)| a + b).collect();
         assert!(y.download().unwrap() == numbers(sums));
-        let error = plan(&world.options.clone().choose_nccl(false)).err().unwrap().to_string();
+        let error = plan(&options.choose_nccl(false)).err().unwrap().to_string();
         assert!(error.contains("there is no peer access between the two"), "{error}");
     });
 }
