@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 44] = [
+const PROGRAMS: [(&str, &str, &str); 45] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
@@ -53,6 +53,7 @@ const PROGRAMS: [(&str, &str, &str); 44] = [
     ("ranks", "collectives", "gpu::norms"),
     ("ranks", "collectives", "gpu::one_way"),
     ("ranks", "collectives", "gpu::of_bf16"),
+    ("ranks", "emulated_nccl", "gpu_nccl_is_chosen"),
     ("ranks", "emulated_nccl", "gpu_sums"),
     ("ranks", "failures", "gpu_each_rank"),
     ("ranks", "pushed", "gpu::halves"),

@@ -41,7 +41,7 @@ pub struct Options {
     pub rank: u32,
     /// Whether GEMMs of what ranks exchange begin at a share that depends on the rank: see [`super::PlannedCall::order`]. All ranks say the same.
     pub own_share: bool,
-    /// The way of each collective that does not say its own and has this one: see [`Way`].
+    /// The way of each collective that does not say its own and has this one: see [`Way`](super::Way).
     pub via: Via,
     /// Whether NCCL can run beside the kernel: then what goes its way has chunks for it ([`PlannedCall::nccl`](super::PlannedCall::nccl)).
     pub nccl: bool,

@@ -119,7 +119,7 @@ impl Default for TileOrder {
 }
 
 impl TileOrder {
-    /// Groups of [`ROWS`] rows, from the first row and column on.
+    /// Groups of 16 rows, from the first row and column on.
     pub const GROUPS: TileOrder =
         TileOrder { group_rows: ROWS, last_rows: ROWS, planes_last: false, rows: Shares::Whole, columns: Shares::Whole };
 
