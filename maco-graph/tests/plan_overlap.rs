@@ -4,25 +4,16 @@ mod plan_graphs;
 use maco_abi::ExchangeTask;
 use maco_graph::ir::{Graph, Overlap, TensorKind};
 use maco_graph::plan::{Options, OverlapMode, Plan, plan};
-use maco_graph::spec::{Collective, Reduction, TaskKind, TaskSpec, Via};
-use plan_graphs::{ADD, Build, COLLECTIVE, STAGED_GEMM};
-
-/// As `all_reduce` of the library, with one tile.
-static SUM: TaskSpec = TaskSpec { kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)), ..COLLECTIVE };
+use maco_graph::spec::Via;
+use plan_graphs::collectives::{SUM, sum_beside_gemm};
+use plan_graphs::{Build, STAGED_GEMM};
 
 /// #0 a GEMM and #1 its sum over all ranks; #2 a GEMM that needs neither; #3 adds both.
 fn graph(via: Via, overlaps: &[Overlap]) -> Graph {
-    let mut build = Build::default();
-    let (x, w) = (build.input("x", &[1024, 64]), build.input("w", &[2048, 64]));
-    let (part, sum) = (build.temp("part", &[1024, 2048]), build.temp("sum", &[1024, 2048]));
-    let (other, y) = (build.temp("other", &[1024, 2048]), build.tensor("y", TensorKind::Out, &[1024, 2048]));
-    build.call(&STAGED_GEMM, &[x, w, part]);
-    build.call(&SUM, &[part, sum]);
-    build.call(&STAGED_GEMM, &[x, w, other]);
-    build.call(&ADD, &[sum, other, y]);
-    build.0.calls[1].via = via;
-    build.0.overlaps = overlaps.to_vec();
-    build.0
+    let mut graph = sum_beside_gemm();
+    graph.calls[1].via = via;
+    graph.overlaps = overlaps.to_vec();
+    graph
 }
 
 fn planned(via: Via, overlaps: &[Overlap]) -> Plan {

@@ -4,34 +4,10 @@ mod plan_graphs;
 use maco_abi::{ExchangeTask, owner};
 use maco_graph::ir::{Graph, TensorKind, View, ViewAxis};
 use maco_graph::plan::{CallShape, Defect, Options, Plan, Schedule, Shares, TileOrder, plan};
-use maco_graph::spec::{Access, Axis, Collective, Index, Reduction, TaskKind, TaskSpec, Via};
-use plan_graphs::{ADD, Build, STAGED_GEMM, axis, task, tensor};
+use maco_graph::spec::{Collective, TaskKind, TaskSpec, Via};
+use plan_graphs::collectives::{GATHER, SCATTER, SUM};
+use plan_graphs::{ADD, Build, STAGED_GEMM, axis};
 
-const TILE: &[Index] = &[Index::Tile(0), Index::Tile(1)];
-const PLANE_TILE: &[Index] = &[Index::Tile(0), Index::Tile(1), Index::Tile(2)];
-const AXES: &[Axis] = &[axis("i", &[64]), axis("j", &[256])];
-
-/// As those of the library, with one tile each, which goes with a signal.
-static SUM: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
-    ..task("all_reduce", AXES, &[tensor("part", Access::Read, TILE), tensor("y", Access::Write, TILE)])
-};
-static SCATTER: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::ReduceScatter(Reduction::Sum)),
-    ..task(
-        "reduce_scatter",
-        AXES,
-        &[tensor("part", Access::Read, &[Index::All, Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, TILE)],
-    )
-};
-static GATHER: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::AllGather),
-    ..task(
-        "all_gather",
-        &[axis("r", &[1]), axis("i", &[64]), axis("j", &[256])],
-        &[tensor("x", Access::Read, &[Index::Tile(1), Index::Tile(2)]), tensor("y", Access::Write, PLANE_TILE)],
-    )
-};
 /// Tiles so small that they go as packets: one task sends and receives.
 static PACKETS: TaskSpec = TaskSpec { axes: &[axis("i", &[16]), axis("j", &[64])], ..SUM };
 

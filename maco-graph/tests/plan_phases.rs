@@ -3,11 +3,9 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, Phase, TensorKind};
 use maco_graph::plan::{Defect, Hazard, Options, Plan, PlanError, Schedule, oracle, plan, plan_without};
-use maco_graph::spec::{Collective, Reduction, TaskKind, TaskSpec, Via};
-use plan_graphs::{ADD, Build, COLLECTIVE, STAGED_GEMM};
-
-/// As `all_reduce` of the library, with one tile.
-static SUM: TaskSpec = TaskSpec { kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)), ..COLLECTIVE };
+use maco_graph::spec::Via;
+use plan_graphs::collectives::SUM;
+use plan_graphs::{ADD, Build, STAGED_GEMM};
 
 /// #0 and #1 GEMMs, #2 the sum of the first one over all ranks, #3 of the second one, #4 adds these.
 fn graph(via: Via, phases: &[Phase]) -> Graph {

@@ -4,34 +4,14 @@ mod plan_graphs;
 use maco_abi::ExchangeTask;
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{CallShape, Costs, Defect, Options, Plan, Schedule, plan};
-use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec, Via};
+use maco_graph::spec::{Access, Collective, Index, TaskKind, TaskSpec, Via};
+use plan_graphs::collectives::{GATHER, SCATTER, SUM};
 use plan_graphs::{Build, STAGED_GEMM, axis, task, tensor};
 
-const TILE: &[Index] = &[Index::Tile(0), Index::Tile(1)];
 const PLANE: &[Index] = &[Index::Tile(0), Index::Tile(1), Index::Tile(2)];
 
-static SUM: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
-    ..task("all_reduce", &[axis("i", &[64]), axis("j", &[256])], &[tensor("part", Access::Read, TILE), tensor("y", Access::Write, TILE)])
-};
 /// Small tiles, that go as packets.
 static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[8]), axis("j", &[64])], ..SUM };
-static SCATTER: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::ReduceScatter(Reduction::Sum)),
-    ..task(
-        "reduce_scatter",
-        &[axis("i", &[64]), axis("j", &[256])],
-        &[tensor("part", Access::Read, &[Index::All, Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, TILE)],
-    )
-};
-static GATHER: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::AllGather),
-    ..task(
-        "all_gather",
-        &[axis("r", &[1]), axis("i", &[64]), axis("j", &[256])],
-        &[tensor("x", Access::Read, &[Index::Tile(1), Index::Tile(2)]), tensor("y", Access::Write, PLANE)],
-    )
-};
 static SWAP: TaskSpec = TaskSpec {
     kind: TaskKind::Collective(Collective::AllToAll),
     ..task(

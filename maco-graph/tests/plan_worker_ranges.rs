@@ -6,21 +6,13 @@ use std::ops::Range;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{Cost, Costs, Defect, Options, Plan, Role, Schedule, TasksOf, WorkerRange, oracle, plan};
-use maco_graph::spec::{Access, Collective, Index, Reduction, TaskKind, TaskSpec};
+use maco_graph::spec::TaskSpec;
+use plan_graphs::collectives::sum_beside_gemm;
 use plan_graphs::random::{Draw, Script, scripts};
 use plan_graphs::simulate;
 use plan_graphs::*;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-
-static SUM: TaskSpec = TaskSpec {
-    kind: TaskKind::Collective(Collective::AllReduce(Reduction::Sum)),
-    ..task(
-        "all_reduce",
-        &[axis("i", &[64]), axis("j", &[256])],
-        &[tensor("part", Access::Read, &[Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])],
-    )
-};
 
 fn of_task(task: &TaskSpec, workers: Range<u32>) -> WorkerRange {
     WorkerRange { of: TasksOf::Task(task.name.into()), workers }
@@ -36,41 +28,29 @@ fn used(plan: &Plan, call: usize) -> Vec<u32> {
     (0..plan.workers).filter(runs).collect()
 }
 
-/// #0 a GEMM and #1 its sum over all ranks; #2 another GEMM; #3 adds both.
-fn layer() -> Graph {
-    let mut build = Build::default();
-    let (x, w) = (build.input("x", &[1024, 64]), build.input("w", &[2048, 64]));
-    let (part, sum) = (build.temp("part", &[1024, 2048]), build.temp("sum", &[1024, 2048]));
-    let (other, y) = (build.temp("other", &[1024, 2048]), build.tensor("y", TensorKind::Out, &[1024, 2048]));
-    build.call(&STAGED_GEMM, &[x, w, part]);
-    build.call(&SUM, &[part, sum]);
-    build.call(&STAGED_GEMM, &[x, w, other]);
-    build.call(&ADD, &[sum, other, y]);
-    build.0
-}
-
 fn options(ranges: &[WorkerRange]) -> Options {
     Options { ranges: ranges.to_vec(), ranks: 2, split_k: false, ..Options::new(8) }
 }
 
 #[test]
 fn roles_and_tasks_have_their_workers() {
-    let by_role = plan(layer(), &options(&[of_role(Role::Compute, 0..6), of_role(Role::Comm, 6..8)])).unwrap();
+    let by_role = plan(sum_beside_gemm(), &options(&[of_role(Role::Compute, 0..6), of_role(Role::Comm, 6..8)])).unwrap();
     let compute: Vec<u32> = (0..6).collect();
     assert_eq!([0, 1, 2, 3].map(|call| used(&by_role, call)), [compute.clone(), vec![6, 7], compute.clone(), compute]);
     assert_eq!(by_role.ranges[1], Some(6..8));
     // A task has precedence over its role; calls without a rule may run everywhere.
-    let mixed = plan(layer(), &options(&[of_role(Role::Compute, 0..6), of_task(&ADD, 5..8)])).unwrap();
+    let mixed = plan(sum_beside_gemm(), &options(&[of_role(Role::Compute, 0..6), of_task(&ADD, 5..8)])).unwrap();
     assert_eq!((used(&mixed, 0), used(&mixed, 3)), ((0..6).collect(), vec![5, 6, 7]));
     let text = mixed.to_string();
     assert!(text.contains("  workers 0-5") && text.contains("  workers 5-7"), "{text}");
     // A rule for all workers is none.
-    assert!(plan(layer(), &options(&[of_role(Role::Compute, 0..8)])).unwrap().ranges.is_empty());
+    assert!(plan(sum_beside_gemm(), &options(&[of_role(Role::Compute, 0..8)])).unwrap().ranges.is_empty());
 }
 
 #[test]
 fn without_rules_lists_are_as_before() {
-    let (plain, ruled) = (plan(layer(), &options(&[])).unwrap(), plan(layer(), &options(&[of_role(Role::Comm, 0..8)])).unwrap());
+    let (plain, ruled) =
+        (plan(sum_beside_gemm(), &options(&[])).unwrap(), plan(sum_beside_gemm(), &options(&[of_role(Role::Comm, 0..8)])).unwrap());
     assert_eq!(plain.lists, ruled.lists);
     assert!(plain.ranges.is_empty());
 }
@@ -106,38 +86,38 @@ fn rules_that_cannot_hold_are_refused() {
         assert_eq!(error.code(), 21, "{error}");
         error.to_string()
     };
-    let error = refused(options(&[of_task(&ADD, 6..9)]), layer());
+    let error = refused(options(&[of_task(&ADD, 6..9)]), sum_beside_gemm());
     assert!(error.contains("task `add` is given workers 6..9 of 8"), "{error}");
-    assert!(refused(options(&[of_role(Role::Comm, 3..3)]), layer()).contains("the role comm is given workers 3..3 of 8"));
-    let error = refused(options(&[of_task(&ADD, 0..4), of_task(&ADD, 4..8)]), layer());
+    assert!(refused(options(&[of_role(Role::Comm, 3..3)]), sum_beside_gemm()).contains("the role comm is given workers 3..3 of 8"));
+    let error = refused(options(&[of_task(&ADD, 0..4), of_task(&ADD, 4..8)]), sum_beside_gemm());
     assert!(error.contains("task `add` is given workers 0..4 and workers 4..8"), "{error}");
-    let error = refused(options(&[of_task(&NORM, 0..4)]), layer());
+    let error = refused(options(&[of_task(&NORM, 0..4)]), sum_beside_gemm());
     assert!(error.contains("task `norm` is given workers 0..4, but no call is of it"), "{error}");
     for (schedule, name) in
         [(Schedule::Tickets, "tickets"), (Schedule::Schedulers(2), "2 schedulers"), (Schedule::SpareWarps(1), "1 spare")]
     {
-        let error = refused(Options { schedule, ..options(&[of_task(&ADD, 0..4)]) }, layer());
+        let error = refused(Options { schedule, ..options(&[of_task(&ADD, 0..4)]) }, sum_beside_gemm());
         assert!(error.contains("`add` (call #3) is to run on workers 0..4, but with ") && error.contains(name), "{error}");
     }
-    let mut drained = layer();
+    let mut drained = sum_beside_gemm();
     drained.calls[3].drain = true;
     let error = refused(options(&[of_task(&ADD, 0..4)]), drained.clone());
     assert!(error.contains("`add` (call #3) is to run on workers 0..4, but it is drained"), "{error}");
     // Others may be drained beside it.
     let beside = plan(drained, &options(&[of_role(Role::Comm, 6..8)])).unwrap();
     assert_eq!((used(&beside, 1), beside.lists.drains.len()), (vec![6, 7], 1));
-    let tasks = plan(layer(), &options(&[])).unwrap().tasks.len();
-    let error = refused(Options { assignment: Some(vec![7; tasks]), ..options(&[of_task(&ADD, 0..4)]) }, layer());
+    let tasks = plan(sum_beside_gemm(), &options(&[])).unwrap().tasks.len();
+    let error = refused(Options { assignment: Some(vec![7; tasks]), ..options(&[of_task(&ADD, 0..4)]) }, sum_beside_gemm());
     assert!(
         error.contains("`add` (call #3) is to run on workers 0..4, but the placement puts its task ") && error.contains("on worker 7"),
         "{error}"
     );
-    plan(layer(), &Options { assignment: Some(vec![7; tasks]), ..options(&[of_task(&ADD, 4..8)]) }).unwrap();
+    plan(sum_beside_gemm(), &Options { assignment: Some(vec![7; tasks]), ..options(&[of_task(&ADD, 4..8)]) }).unwrap();
 }
 
 #[test]
 fn the_verifier_finds_tasks_on_other_workers() {
-    let sound = plan(layer(), &options(&[of_role(Role::Compute, 0..6), of_role(Role::Comm, 6..8)])).unwrap();
+    let sound = plan(sum_beside_gemm(), &options(&[of_role(Role::Compute, 0..6), of_role(Role::Comm, 6..8)])).unwrap();
     let first = sound.calls[1].tasks.start;
     let mut tampered = sound.clone();
     tampered.ranges[1] = Some(7..8);
@@ -145,7 +125,7 @@ fn the_verifier_finds_tasks_on_other_workers() {
     assert_eq!(tampered.verify(), Err(Defect::Worker { task: on_six, worker: 6 }));
     assert!(on_six >= first);
     // What is claimed by ticket has no worker.
-    let mut tickets = plan(layer(), &Options { schedule: Schedule::Tickets, ..options(&[]) }).unwrap();
+    let mut tickets = plan(sum_beside_gemm(), &Options { schedule: Schedule::Tickets, ..options(&[]) }).unwrap();
     tickets.ranges = vec![None, Some(0..8), None, None];
     assert!(matches!(tickets.verify(), Err(Defect::Worker { worker: 8, .. })));
 }

@@ -1,6 +1,7 @@
 //! Task specs and graphs that the planner's tests share.
 #![allow(dead_code)] // every test binary uses its own part
 
+pub mod collectives;
 pub mod random;
 pub mod simulate;
 
